@@ -2,18 +2,22 @@
 
 What is saved is found. The backward pass is what depends on cotangents. Of the forward pass it reads some arrays; from
 each, going back, the first that is an input, a result, or a statistic (one number for a row:
-`catdiag.schedule.full_precision`) is read from memory, and what is between is recomputed. So the backward pass of
-attention reads the maximum and the sum of each row of weights, and that of RMSNorm the root. A sum of products of which
-a result is a part is taken through that result: `Σ_x P·(Σ_v dO·V)` is `Σ_v dO·O` where `O = Σ_x P·V` is a result.
+`catdiag.schedule.full_precision`) is read from memory, and what is between is recomputed. So that of
+RMSNorm reads the root of each row. Where it would read a maximum m and a sum z for `exp(u − m)/z` alone, it reads one
+statistic, `m + log z`, and has `exp(u − (m + log z))`: that of attention reads the log-sum-exp of each row of scores.
+A sum of products of which a result is a part is taken through that result: `Σ_x P·(Σ_v dO·V)` is `Σ_v dO·O` where
+`O = Σ_x P·V` is a result. Axes of statistics are in the order of the program's inputs and results.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from catdiag.category.diagram import Diagram, Graph, Node, of_graph
 from catdiag.category.ops import Einsum
+from catdiag.category.scalars import ScalarFunction
 from catdiag.category.types import ArrayType
 from catdiag.kernel.terms import KernelError
 from catdiag.prover.api import Interrupted, Theorem, certify_equation
@@ -68,28 +72,90 @@ def forward_and_backward(diagram: Diagram, ask: Z3, of: Outputs = None, wrt: Inp
         graph.cast(broadcast(graph, graph.const(0) if w is None else w, ty.axes), ty)
         for w, ty in zip(pulled, types, strict=True)
     ]
+    wires = _Wires(diagram, graph, tuple(results), tuple(derived), tuple(types), named, tuple(chosen))
     shorter = _through_results(graph, results, derived)
-    read = _read(graph, results, shorter, count)
+    single = _log_sums(graph, results, shorter, count)
+    if single != shorter:
+        try:
+            return _passes(wires, single, ask)
+        except NotProved:  # where a sum is not known to be positive
+            pass
+    return _passes(wires, shorter, ask)
+
+
+@dataclass(frozen=True)
+class _Wires:
+    """A program and its gradient in one graph: the wires of results, and of the cotangents of its inputs `wrt`."""
+
+    diagram: Diagram
+    graph: HashConsedGraph
+    results: tuple[int, ...]
+    derived: tuple[int, ...]
+    types: tuple[ArrayType, ...]
+    of: Mapping[str, int]
+    wrt: tuple[int, ...]
+
+    def saved_type(self, wire: int) -> ArrayType:
+        """The type of a saved array, with its axes in the order in which the program's inputs and results have them."""
+        ty = self.graph.types[wire]
+        known = dict.fromkeys(name for one in (*self.diagram.cod, *self.diagram.dom) for name in one.names)
+        place = {name: k for k, name in enumerate(known)}
+        return ArrayType(tuple(sorted(ty.axes, key=lambda a: place.get(a.name, len(place)))), ty.element)
+
+
+def _passes(made: _Wires, pulled: Sequence[int], ask: Z3) -> ForwardAndBackward:
+    """The passes of which the second makes the wires `pulled`, which mean the cotangents. Raises NotProved."""
+    diagram, graph, results, types = made.diagram, made.graph, made.results, made.types
+    count = len(diagram.dom)
+    read = _read(graph, results, pulled, count)
     reads, saved = [w for w in read if w < count], [w for w in read if w >= count]
     further_saved = [w for w in saved if w not in results]
     outputs = [*results, *further_saved]
-    further = further_names(diagram, [*(f"saved{k}" for k in range(len(saved))), *(f"d{name}" for name in named)])
+    further = further_names(diagram, [*(f"saved{k}" for k in range(len(saved))), *(f"d{name}" for name in made.of)])
     names, cotangents = further[:count], list(range(count, len(graph.dom)))
     title = diagram.title or "the program"
 
-    forward = _emitted(graph, range(count), outputs, [*diagram.cod, *(graph.types[w] for w in further_saved)])
-    backward = _emitted(graph, [*reads, *saved, *cotangents], shorter, types)
+    kinds = {w: made.saved_type(w) for w in further_saved}
+    forward = _emitted(graph, range(count), outputs, [*diagram.cod, *kinds.values()])
+    backward = _emitted(graph, [*reads, *saved, *cotangents], pulled, types, kinds)
     forward = titled(of_graph(forward.graph, forward.cod, names), f"{title}, forward")
     own = tuple(names[w] for w in reads)
     backward = titled(of_graph(backward.graph, backward.cod, (*own, *further[count:])), f"{title}, backward")
-    both = _emitted(graph, range(len(graph.dom)), [*results, *derived], [*diagram.cod, *types])
+    both = _emitted(graph, range(len(graph.dom)), [*results, *made.derived], [*diagram.cod, *types])
     inputs = (*names, *further[count + len(saved) :])
     both = titled(of_graph(both.graph, both.cod, inputs), f"{title} and its gradient")
     places = tuple(outputs.index(w) for w in saved)
     whole = titled(_composed(both, forward, backward, reads, places), f"{title}, forward and backward")
     theorem = _proved(ask, both, whole)
-    of_wrt = tuple(named.values()), tuple(chosen)
-    return ForwardAndBackward(forward, backward, len(diagram.cod), tuple(reads), places, *of_wrt, theorem)
+    of = tuple(made.of.values())
+    return ForwardAndBackward(forward, backward, len(diagram.cod), tuple(reads), places, of, made.wrt, theorem)
+
+
+def _log_sums(graph: HashConsedGraph, results: Sequence[int], roots: Sequence[int], count: int) -> list[int]:
+    """The wires with `exp(u − (m + log z))` for `exp(u − m)/z`, and with `g·exp(u − (m + log z))` for
+    `g/z·exp(u − m)`, where they read fewer arrays then."""
+    change: dict[int, int] = {}
+    for wire in graph.cone(roots, results):
+        factors = _operands(graph, wire, "mul")
+        for g, power in (factors, factors[::-1]) if factors else [(None, wire)]:
+            divided, other = (power, power) if g is None else (g, power)
+            quotient = _operands(graph, divided, "div")
+            exponent = _operands(graph, quotient[0] if g is None and quotient else other, "exp")
+            difference = _operands(graph, exponent[0], "sub") if quotient and exponent else ()
+            if difference and set(graph.names(quotient[1])) <= set(graph.names(difference[1])):
+                statistic = graph.map("add", difference[1], graph.map("log", quotient[1]))
+                weight = graph.map("exp", graph.map("sub", difference[0], statistic))
+                change[wire] = weight if g is None else graph.map("mul", quotient[0], weight)
+                break
+    found = [graph.substitute(w, change, results) for w in roots]
+    fewer = len(_read(graph, results, found, count)) < len(_read(graph, results, roots, count))
+    return found if fewer else list(roots)
+
+
+def _operands(graph: HashConsedGraph, wire: int, fn: ScalarFunction) -> tuple[int, ...]:
+    """What a scalar function that makes the wire is of; nothing for other wires."""
+    node = graph.node(wire)
+    return node.inputs if node is not None and graph.function_of(wire) == fn else ()
 
 
 def _proved(ask: Z3, both: Diagram, whole: Diagram) -> Theorem:
@@ -173,7 +239,9 @@ def _through(graph: HashConsedGraph, result: int, wire: int) -> Iterator[int]:
                 and not summed & set(graph.names(u))
                 and not bound & set(graph.names(p))
             ):
-                yield graph.einsum((u, result), graph.names(wire), graph.nodes[graph.maker[wire]].box.line)
+                known = graph.names(result)
+                names = sorted(graph.names(wire), key=lambda n: known.index(n) if n in known else len(known))
+                yield graph.einsum((u, result), names, graph.nodes[graph.maker[wire]].box.line)
 
 
 def _factors(graph: HashConsedGraph, wire: int) -> tuple[int, int] | None:
@@ -190,9 +258,13 @@ def _summed(graph: HashConsedGraph, wire: int) -> set[str]:
 
 
 def _emitted(
-    graph: HashConsedGraph, reads: Sequence[int], outputs: Sequence[int], types: Sequence[ArrayType]
+    graph: HashConsedGraph,
+    reads: Sequence[int],
+    outputs: Sequence[int],
+    types: Sequence[ArrayType],
+    read_types: Mapping[int, ArrayType] = MappingProxyType({}),
 ) -> Diagram:
-    """The diagram from some wires to others, of these types."""
-    builder = GraphBuilder(graph, [graph.types[w] for w in reads])
+    """The diagram from some wires to others, of these types; `read_types` of wires that are read in other types."""
+    builder = GraphBuilder(graph, [read_types.get(w, graph.types[w]) for w in reads])
     env = {w: k for k, w in enumerate(reads)}
     return builder.diagram([builder.emit(w, env, ty) for w, ty in zip(outputs, types, strict=True)], ())

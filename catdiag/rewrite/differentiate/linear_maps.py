@@ -235,8 +235,8 @@ def weighted(
 ) -> int | None:
     """`Σ weight · wire` over the axes of `space` that are not in `target`; None where a constant factor is 0.
 
-    Factors that are constant along the summed axes are taken out of the sum. An axis that no factor has makes it a
-    multiple: the size of the axis.
+    Factors that are constant along the summed axes are taken out of the sum, and divisors without axes. An axis that no
+    factor has makes it a multiple: the size of the axis.
 
     >>> from catdiag.category.types import ArrayType, Axis, Ty
     >>> q, x = Axis("q"), Axis("x")
@@ -260,6 +260,9 @@ def weighted(
             core = graph.map("div", core, divisor)
         else:
             after.append(divisor)
+    while gone and (top := _operands(graph, core, "div"))[0] and not graph.names(top[1][1]):
+        core = top[1][0]
+        after.append(top[1][1])
     core_number, inner, outer = graph.const_value(core), list[int](), list[int]()
     if core_number is None or inside:
         (inner if inside or set(graph.names(core)) & gone else outer).append(guarded(graph, inside, core))
@@ -276,7 +279,7 @@ def weighted(
         return None
     there = {n for w in inner for n in graph.names(w)}
     outer += [graph.size(a.size) for a in summed if a.name not in there]
-    made = _contracted(graph, inner, gone)
+    made = _contracted(graph, inner, gone, target)
     for w in outer:
         made = w if made is None else product(graph, made, w)
     if made is None:
@@ -296,13 +299,15 @@ def _within(graph: HashConsedGraph, guards: Iterable[tuple[int, bool]], factor: 
     return guarded(graph, [guard for guard in guards if set(graph.names(guard[0])) <= names], factor)
 
 
-def _contracted(graph: HashConsedGraph, wires: Sequence[int], gone: Collection[str]) -> int | None:
-    """The product of wires, summed over axes that they have; None for no wires."""
+def _contracted(
+    graph: HashConsedGraph, wires: Sequence[int], gone: Collection[str], target: Collection[str]
+) -> int | None:
+    """The product of wires, summed over axes that they have, its axes in the order of `target`; None for no wires."""
     if not wires:
         return None
     if len(wires) > 1:
         kept = dict.fromkeys(n for w in wires for n in graph.names(w) if n not in gone)
-        return graph.einsum(wires, tuple(kept))
+        return graph.einsum(wires, (*(n for n in target if n in kept), *(n for n in kept if n not in target)))
     made = wires[0]
     for name in graph.names(made):
         made = graph.reduce("sum", name, made) if name in gone else made
