@@ -10,10 +10,12 @@ from catdiag.kernel.terms import (
     BOT,
     ZERO,
     Term,
+    fn,
     idx,
     leaves,
     open_body,
 )
+from catdiag.prover.normal_form.normalize import Normalizer
 
 
 def of_signs(condition: Term) -> bool:
@@ -65,3 +67,24 @@ def _equations(c: Term) -> list[Term]:
     if c.op in ("and", "or", "not"):
         return [e for a in c.args for e in _equations(a)]
     return [c] if c.op == "eq" else []
+
+
+def normal_condition(ctx: Context, condition: Term, search: Normalizer) -> Term:
+    """A condition in normal form, including the operand of a negation."""
+    if condition.op == "not":
+        return fn("not", search.normal(ctx, condition.args[0], (0,)))
+    return search.normal(ctx, condition)
+
+
+def condition_of_normal_terms(ctx: Context, condition: Term, search: Normalizer) -> Term:
+    """A condition with the terms that it compares in normal form."""
+    if condition.op not in ("real", "lt", "le", "eq", "not"):
+        return condition
+    if condition.op == "not":
+        inner = condition.args[0]
+        if inner.op not in ("real", "lt", "le", "eq"):
+            return search.normal(ctx, condition)
+        parts = [search.normal(ctx, a, (0, k)) for k, a in enumerate(inner.args)]
+        return fn("not", fn(inner.op, *parts))
+    parts = [search.normal(ctx, a, (k,)) for k, a in enumerate(condition.args)]
+    return fn(condition.op, *parts)

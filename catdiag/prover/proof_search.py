@@ -34,7 +34,15 @@ from catdiag.kernel.terms import (
     term_data,
 )
 from catdiag.prover import proof_cache
-from catdiag.prover.goal_forms import compared_maxima, free_exponents, holds_plainly, nonzero_sum, of_signs
+from catdiag.prover.goal_forms import (
+    compared_maxima,
+    condition_of_normal_terms,
+    free_exponents,
+    holds_plainly,
+    nonzero_sum,
+    normal_condition,
+    of_signs,
+)
 from catdiag.prover.lemmas.linear_arithmetic import combination
 from catdiag.prover.lemmas.max_attained import prove_attained
 from catdiag.prover.normal_form.normalize import Normalizer, WorkBudget
@@ -160,7 +168,7 @@ class Finder(Checker):
                 return
         search = Normalizer(self.work)
         try:
-            found = self._condition(ctx, condition, search)
+            found = condition_of_normal_terms(ctx, condition, search)
             if found.op == "eq" and not holds_plainly(ctx, found):
                 sides = [search.with_equations(ctx, side, (k,)) for k, side in enumerate(found.args)]
                 found = fn("eq", *sides)
@@ -215,7 +223,7 @@ class Finder(Checker):
         there = frozenset(t for t in subterms(condition.args[-1]) if t.op == "big" and not t.loose)
         for search in (OpaqueIteNormalizer(self.work, untouched), DecidedIteNormalizer(self.work, untouched, there)):
             try:
-                found = self._condition(ctx, condition, search)
+                found = condition_of_normal_terms(ctx, condition, search)
                 done = holds_plainly(ctx, found)
                 if done or self._closes(ctx, found):
                     record.update({"steps": search.steps} if done else {"steps": search.steps, "close": "field"})
@@ -250,7 +258,7 @@ class Finder(Checker):
 
         def normal(inner: Context) -> tuple[Term, list[list[Any]]]:
             search = Normalizer(self.work)
-            return self._condition(inner, condition, search), search.steps
+            return condition_of_normal_terms(inner, condition, search), search.steps
 
         found = prove_attained(ctx, goal.condition, normal)
         record.update(found or {})
@@ -385,27 +393,6 @@ class Finder(Checker):
         record["steps"] = [["equal", sought[0], term_data(product), inner]]
         return True
 
-    @staticmethod
-    def _normal_condition(ctx: Context, condition: Term, search: Normalizer) -> Term:
-        """A condition in normal form, including the operand of a negation."""
-        if condition.op == "not":
-            return fn("not", search.normal(ctx, condition.args[0], (0,)))
-        return search.normal(ctx, condition)
-
-    @staticmethod
-    def _condition(ctx: Context, condition: Term, search: Normalizer) -> Term:
-        """A condition with the terms that it compares in normal form."""
-        if condition.op not in ("real", "lt", "le", "eq", "not"):
-            return condition
-        if condition.op == "not":
-            inner = condition.args[0]
-            if inner.op not in ("real", "lt", "le", "eq"):
-                return search.normal(ctx, condition)
-            parts = [search.normal(ctx, a, (0, k)) for k, a in enumerate(inner.args)]
-            return fn("not", fn(inner.op, *parts))
-        parts = [search.normal(ctx, a, (k,)) for k, a in enumerate(condition.args)]
-        return fn(condition.op, *parts)
-
     def derived_facts(
         self, defined: Sequence[Obligation], facts: tuple[Fact, ...], names: Mapping[str, str], proof: Json
     ) -> tuple[Fact, ...]:
@@ -419,7 +406,7 @@ class Finder(Checker):
             try:
                 # A fact must not simplify itself: it would become `1 ≠ 0` and be lost.
                 bare = owed.context(Context(self.ask, {}, facts[: len(facts) - len(defined)], names))
-                condition = (self._condition if of_signs(owed.condition) else self._normal_condition)(
+                condition = (condition_of_normal_terms if of_signs(owed.condition) else normal_condition)(
                     bare, owed.condition, search
                 )
             except (KernelError, RecursionError):
@@ -441,7 +428,7 @@ class Finder(Checker):
             search = Normalizer(self.work)
             try:
                 ctx = owed.context(Context(self.ask, {}, reals, names))
-                inner = self._condition(ctx, owed.condition, search).args[0]
+                inner = condition_of_normal_terms(ctx, owed.condition, search).args[0]
                 condition = fn("not", search.attempt(ctx, inner, (0,), "difference"))
             except (KernelError, RecursionError):
                 continue
