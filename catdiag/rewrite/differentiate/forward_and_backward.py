@@ -72,7 +72,7 @@ def forward_and_backward(diagram: Diagram, ask: Z3, of: Outputs = None, wrt: Inp
         graph.cast(broadcast(graph, graph.const(0) if w is None else w, ty.axes), ty)
         for w, ty in zip(pulled, types, strict=True)
     ]
-    wires = _Wires(diagram, graph, tuple(results), tuple(derived), tuple(types), named, tuple(chosen))
+    wires = _WithGradient(diagram, graph, tuple(results), tuple(derived), tuple(types), named, tuple(chosen))
     shorter = _through_results(graph, results, derived)
     single = _log_sums(graph, results, shorter, count)
     if single != shorter:
@@ -84,7 +84,7 @@ def forward_and_backward(diagram: Diagram, ask: Z3, of: Outputs = None, wrt: Inp
 
 
 @dataclass(frozen=True)
-class _Wires:
+class _WithGradient:
     """A program and its gradient in one graph: the wires of results, and of the cotangents of its inputs `wrt`."""
 
     diagram: Diagram
@@ -103,7 +103,7 @@ class _Wires:
         return ArrayType(tuple(sorted(ty.axes, key=lambda a: place.get(a.name, len(place)))), ty.element)
 
 
-def _passes(made: _Wires, pulled: Sequence[int], ask: Z3) -> ForwardAndBackward:
+def _passes(made: _WithGradient, pulled: Sequence[int], ask: Z3) -> ForwardAndBackward:
     """The passes of which the second makes the wires `pulled`, which mean the cotangents. Raises NotProved."""
     diagram, graph, results, types = made.diagram, made.graph, made.results, made.types
     count = len(diagram.dom)
