@@ -436,7 +436,7 @@ class Program(AsProgram):
         >>> import catdiag as cd
         >>> both = cd.library.attention.forward_and_backward()
         >>> [str(ty) for ty in both.forward.cod], both.backward.names
-        (['[q d]', '[q]', '[q]'], ('Q', 'K', 'V', 'saved0', 'saved1', 'saved2', 'dout'))
+        (['[q d]', '[q]'], ('Q', 'K', 'V', 'saved0', 'saved1', 'dout'))
         """
         from catdiag.rewrite.differentiate.forward_and_backward import forward_and_backward
 
