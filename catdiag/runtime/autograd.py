@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def register_backward(name: str, passes: ForwardAndBackward, backward: Callable[..., Any], library: Any = None) -> None:
     """Registers the backward pass of the operator `name`, which runs `passes.forward` on tensors and numbers: its
-    outputs are the results, and then what is saved, by which nothing is differentiated.
+    outputs are the results, and then what is saved, of which nothing is differentiated; nor are results not in `of`.
 
     `backward` takes what `passes.backward` does, and gives a tensor, or a tuple of them; `library` is the one that
     defines the operator, where it is no custom operator of `torch.library.custom_op`. Raises CatdiagError if torch is
@@ -36,8 +36,9 @@ def register_backward(name: str, passes: ForwardAndBackward, backward: Callable[
         read = [*(inputs[k] for k in passes.reads), *(outputs[k] for k in passes.saved)]
         ctx.save_for_backward(*(value for value in read if isinstance(value, torch.Tensor)))
         ctx.numbers = [None if isinstance(value, torch.Tensor) else value for value in read]
-        if len(outputs) > passes.results:
-            ctx.mark_non_differentiable(*outputs[passes.results :])
+        constant = [array for k, array in enumerate(outputs) if k not in passes.of]
+        if constant:
+            ctx.mark_non_differentiable(*constant)
 
     def pulled(ctx: Any, *cotangents: Any) -> tuple[Any, ...]:
         tensors = iter(ctx.saved_tensors)

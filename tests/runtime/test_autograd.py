@@ -62,6 +62,15 @@ def test_an_input_by_which_there_is_no_gradient_is_named() -> None:
     assert X.grad.shape == (4, 6)
 
 
+def test_a_result_that_is_not_differentiated_requires_no_gradient() -> None:
+    two = cd.algorithm("q x -> q, q", name="two")(lambda a: (cd.sum(a, "x"), cd.sum(a * a, "x")))
+    a = torch.randn(3, 4, dtype=torch.float64, requires_grad=True)
+    total, squares = reference_operator("two_sums", two.forward_and_backward(of=1))(a)
+    assert squares.requires_grad and not total.requires_grad
+    (found,) = torch.autograd.grad(squares.sum(), [a])
+    torch.testing.assert_close(found, 2 * a.detach())
+
+
 @cache
 def norm_kernel() -> Any:
     return NORM.plan("H200", SIZES, dtype="fp32").compile()

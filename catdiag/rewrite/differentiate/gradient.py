@@ -149,7 +149,9 @@ def chosen_outputs(diagram: Diagram, of: Outputs) -> dict[str, int]:
     if of is None:
         found = {name: k for k, name in enumerate(default) if has_derivative(diagram.cod[k])}
         if not found:
-            raise NotDifferentiable(f"no result of {_title(diagram)} is of real numbers: it gives {diagram.cod}")
+            made, line = _made_by(diagram, 0)
+            said = f"no result of {_title(diagram)} is of real numbers: it gives {diagram.cod}{made}"
+            raise NotDifferentiable(said, line)
         return found
     if isinstance(of, str):
         names = of.replace(",", " ").split()
@@ -159,6 +161,12 @@ def chosen_outputs(diagram: Diagram, of: Outputs) -> dict[str, int]:
                 "or their numbers from 0"
             )
         pairs = list(zip(names, range(count), strict=True))
+        taken = [name for name in names if name in diagram.input_names]
+        if taken:
+            raise SignatureError(
+                f"of={of!r} gives a result the name of input {taken[0]}: expected another name; the inputs to "
+                f"differentiate by are wrt={taken[0]!r}"
+            )
     elif isinstance(of, Mapping):
         pairs = list(of.items())
     else:
@@ -181,11 +189,17 @@ def _check_real(diagram: Diagram, name: str, k: int) -> None:
     """Raises NotDifferentiable, naming the box and its line, unless a result holds real numbers."""
     if has_derivative(diagram.cod[k]):
         return
-    graph = diagram.graph
-    maker = graph.makers()[graph.outputs[k]]
-    made = f", made by {graph.nodes[maker].box.name}" if maker >= 0 else ""
-    line = graph.nodes[maker].box.line if maker >= 0 else None
+    made, line = _made_by(diagram, k)
     raise NotDifferentiable(
         f"result {name} of {_title(diagram)} is {diagram.cod[k]}{made}: integers and truth values have no derivative",
         line,
     )
+
+
+def _made_by(diagram: Diagram, k: int) -> tuple[str, str | None]:
+    """What makes a result, in words, and its line; nothing for an input."""
+    graph = diagram.graph
+    maker = graph.makers()[graph.outputs[k]] if graph.outputs else -1
+    if maker < 0:
+        return "", None
+    return f", made by {graph.nodes[maker].box.name}", graph.nodes[maker].box.line
