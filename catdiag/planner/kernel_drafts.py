@@ -294,17 +294,22 @@ def _stages(
     row: StageSequence, spans: Sequence[Span], wires: Mapping[int, int], other: Reassociation
 ) -> tuple[list[list[tuple[int, int]]], Sequence[int]]:
     """Where kernels of another form of a source may be proved apart: the cuts at which all that crosses is in both, as
-    wires of the opened source with those of the kernels; and the number of the last kernel before each, and of all."""
+    wires of the opened source with those of the kernels; and the number of the last kernel before each, and of all.
+
+    With what crosses a cut are the results that kernels before it make: those owe what the results do."""
     written = (
         {made: w for w, made in sorted(other.image.items(), reverse=True)} if row.graph == other.diagram.graph else {}
     )
     stages: list[list[tuple[int, int]]] = []
     ends: list[int] = []
     known = {(w, w) for w in range(len(row.graph.dom))}
-    for number, (_, end) in enumerate(spans[:-1], 1):
+    results = dict[int, None]()
+    for number, (start, end) in enumerate(spans[:-1], 1):
         crossing = row.crossing(end)
+        made = (w for w in row.segment(start, end).makes if w in row.graph.outputs)
+        results.update(dict.fromkeys(w for w in made if w in written and w in wires))
         if all(w in written and w in wires for w in crossing):
-            stage = [(written[w], wires[w]) for w in crossing]
+            stage = [(written[w], wires[w]) for w in dict.fromkeys((*crossing, *results))]
             if not known.issuperset(stage):
                 stages.append(stage)
                 ends.append(number)
@@ -345,7 +350,9 @@ def _together(
             wires[w] = len(wires)
 
     for span, diagram, theorem in kernels:
-        add(row.segment(*span), diagram, theorem)
+        segment = row.segment(*span)
+        # A kernel may be made of a diagram that means what the segment does: then its theorem is of that one.
+        add(segment, diagram, theorem if row.segment_diagram(*span) == segment.diagram else None)
     last = row.results_of(wires)
     if last is not None:
         add(last, last.diagram, None)

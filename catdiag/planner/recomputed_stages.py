@@ -10,17 +10,18 @@ of the size of the scores is in memory.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
 
-from catdiag.category.diagram import of_graph
+from catdiag.category.diagram import Diagram, of_graph
 from catdiag.category.ops import Box, Reduce
 from catdiag.category.types import BYTES, ArrayType, Ty, size_value
 from catdiag.planner.graph_segments import Segment, StageSequence
 from catdiag.planner.kernel_candidates import PlanTarget
 from catdiag.prover.composites import made_of, piece
 from catdiag.prover.congruence import has_generators
+from catdiag.rewrite.merge_axes import merged_early
 from catdiag.schedule.live_ranges import elementwise, multiplies
 
 WORTH = 0.15
@@ -41,6 +42,8 @@ class RecomputedStages(StageSequence):
 
     saves: Callable[[Box], bool] = lambda box: False
     """Which products are checkpoints."""
+    merging: Mapping[str, int] | None = None
+    """The sizes with which summed axes are merged in each kernel; None where they are not."""
     checkpoints: list[int] = field(default_factory=list)
     """The wire that each stage makes."""
 
@@ -94,6 +97,11 @@ class RecomputedStages(StageSequence):
             read = made_of(graph, self.checkpoints[end:], known)[1]
             self._crossing[end] = tuple(sorted(w for w in read if w >= len(graph.dom)))
         return self._crossing[end]
+
+    def segment_diagram(self, start: int, end: int) -> Diagram:
+        """The stages from `start` to before `end` as a diagram, which is the segment's or means the same."""
+        own = self.segment(start, end).diagram
+        return own if self.merging is None else merged_early(own, self.merging)
 
     def _segment(self, start: int, end: int) -> Segment:
         own = self.checkpoints[start:end]
@@ -156,6 +164,8 @@ def recomputed_rows(
             made = RecomputedStages(row.diagram, saves=saves)
             if len(made.stages) > 1 and all(made.checkpoints != other.checkpoints for other in found):
                 found.append(made)
+                if merged_early(made.diagram, target.sizes) is not made.diagram:
+                    found.append(replace(made, merging=target.sizes))
     return found
 
 

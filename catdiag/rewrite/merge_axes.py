@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from catdiag.category.diagram import Node
+from catdiag.category.diagram import Diagram, Graph, Node, of_graph, reachable
 from catdiag.category.index_maps import Reindex, View
-from catdiag.category.ops import Box, Einsum, Map, Reduce, Rename, einsum_box, reindex_box
+from catdiag.category.ops import Box, Einsum, Index, Map, Reduce, Rename, einsum_box, index_box, reindex_box
 from catdiag.category.types import ArrayType, Axis, Ty, product, size_value
 from catdiag.rewrite.hash_consed_graph import HashConsedGraph
 
@@ -44,13 +44,16 @@ class MergingGraph(HashConsedGraph):
                 for k, w in enumerate(read):
                     if axis.parts[0].name in self.names(w):
                         laid = self._laid_out(w, [part.name for part in axis.parts])
-                        kind = self.types[laid]
-                        read[k] = super().add(reindex_box(Reindex("merge", axis), [kind], box.line), (laid,))
+                        read[k] = self._merged(laid, axis, box.line)
                 self.merged.append(axis.name)
             if read != list(inputs):
                 made = einsum_box([self.types[w] for w in read], box.cod[0].names, box.line)
                 return super().add(Box(made.op, made.dom, box.cod, box.line), read)
         return super().add(box, inputs)
+
+    def _merged(self, wire: int, axis: Axis, line: str | None = None) -> int:
+        """The wire with the parts of an axis, which it has, merged."""
+        return super().add(reindex_box(Reindex("merge", axis), [self.types[wire]], line), (wire,))
 
     def _together(self, box: Box, inputs: Sequence[int]) -> Iterator[Axis]:
         """Those summed axes of a contraction that are neighbors in all arrays that have them, as one axis each time."""
@@ -118,3 +121,98 @@ class MergingGraph(HashConsedGraph):
         if node is not None and isinstance(node.box.op, (Reindex, View)):
             return ()
         return tuple(pairs.get(n, n) for n in self.names(wire))
+
+
+def merged_early(diagram: Diagram, sizes: Mapping[str, int]) -> Diagram:
+    """The diagram with summed axes merged, as above, and those of the inputs that an array is computed of in place of
+    that array: f(a[h d → (h d)]) for f(a)[h d → (h d)]. It means the same, and is for one kernel: what is computed is
+    not stored, so that it may have any layout, and a loop over the merged axis computes a block of it in each
+    iteration.
+
+    Passed are scalar functions, contractions that keep the axes, reductions over others, and broadcasts.
+
+    >>> import catdiag as cd
+    >>> total = cd.algorithm("t h d, h d -> t")(lambda A, B: cd.einsum("t h d, h d -> t", cd.exp(A), B))
+    >>> [box.name for box in merged_early(total.diagram, {"t": 64, "h": 8, "d": 64}).boxes]
+    ['merge[(h d)]', 'exp', 'merge[(h d)]', 'einsum']
+    """
+    graph = _EarlyMerges(diagram.dom, sizes)
+    wires = list(range(len(diagram.dom)))
+    for node in diagram.graph.nodes:
+        first = graph.add(node.box, [wires[w] for w in node.inputs])
+        wires += range(first, first + len(node.box.cod))
+    if not graph.changed:
+        return diagram
+    made = Graph(diagram.dom, tuple(graph.nodes), tuple(wires[w] for w in diagram.graph.outputs))
+    return of_graph(reachable(made), diagram.cod, diagram.names, diagram.title)
+
+
+class _EarlyMerges(MergingGraph):
+    """A graph under construction, in which the merged form of a wire is made of those of what it is computed of.
+    `changed` says whether there was one of a computed wire, or a contraction that had none before."""
+
+    changed = False
+
+    def add(self, box: Box, inputs: Sequence[int]) -> int:
+        """The first output wire of a box on these inputs, or of what has the same outputs, with axes merged early."""
+        wires = list(inputs)
+        if isinstance(box.op, Reindex) and box.op.kind == "merge" and self.node(wires[0]) is not None:
+            return self.cast(self._merged(wires[0], box.op.axis, box.line), box.cod[0])
+        for k, (w, ty) in enumerate(zip(wires, box.dom, strict=True)):
+            wires[k] = self.cast(w, ty)
+        return super().add(box, wires)
+
+    def _free(self, wire: int) -> bool:
+        node = self.node(wire)
+        return node is not None and isinstance(node.box.op, (Einsum, Map, Reduce))
+
+    def _merged(self, wire: int, axis: Axis, line: str | None = None) -> int:
+        """The wire with the parts of an axis merged; itself if it has none of them."""
+        self.changed = True
+        parts, names = [part.name for part in axis.parts], self.names(wire)
+        here = [part for part in parts if part in names]
+        if not here:
+            return wire
+        node = self.node(wire)
+        if node is not None and isinstance(node.box.op, Index):
+            return self._position(axis, here[0])
+        if node is not None and (set(here) == set(parts) or isinstance(node.box.op, Map)) and _passed(node.box, parts):
+            read = [self._merged(w, axis) for w in node.inputs]
+            output = tuple(dict.fromkeys(axis.name if n in parts else n for n in names))
+            return self._remade(node.box, read, output, axis)
+        ty = self.types[wire]
+        place = names.index(here[0])
+        if list(names[place : place + len(parts)]) != parts:
+            full = ArrayType((*(a for a in ty.axes if a.name not in parts), *axis.parts), ty.element)
+            wire = self.cast(wire, full)
+        return super()._merged(wire, axis, line)
+
+    def _remade(self, box: Box, read: Sequence[int], output: Sequence[str], axis: Axis) -> int:
+        """What a box makes of inputs with merged axes."""
+        if isinstance(box.op, Map):
+            return self.map(box.op.fn, *read, line=box.line)
+        if isinstance(box.op, Einsum):
+            return self.einsum(read, output, box.line)
+        if isinstance(box.op, Reduce):
+            return self.reduce(box.op.monoid, box.op.axis, read[0], box.line)
+        known = {a.name: a for a in (*box.cod[0].axes, axis)}
+        return self.cast(read[0], ArrayType(tuple(known[n] for n in output), box.cod[0].element))
+
+    def _position(self, axis: Axis, name: str) -> int:
+        """The index along a part of an axis, at each index of the axis."""
+        found = super().add(index_box(axis), ())
+        for k in reversed(range(len(axis.parts))):
+            size = self.size(axis.parts[k].size)
+            outer = self.map("floordiv", found, size)
+            if axis.parts[k].name == name:
+                return found if k == 0 else self.map("sub", found, self.map("mul", outer, size))
+            found = outer
+        raise AssertionError(f"{name} is a part of {axis.name}")
+
+
+def _passed(box: Box, parts: Sequence[str]) -> bool:
+    """Whether a box does the same at each index of the parts of an axis, which it does not sum over."""
+    if isinstance(box.op, Rename):
+        return not box.op.pairs
+    summed = {n for ty in box.dom for n in ty.names} - set(box.cod[0].names)
+    return isinstance(box.op, (Map, Einsum, Reduce)) and not summed & set(parts)

@@ -5,23 +5,29 @@ from __future__ import annotations
 from itertools import pairwise
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import catdiag as cd
 from catdiag.category.diagram import Diagram
-from catdiag.category.ops import GroupOp
+from catdiag.category.ops import GroupOp, Reindex
 from catdiag.planner.recomputed_stages import RecomputedStages
 from catdiag.schedule.live_ranges import multiplies
 
 GRADIENTS: dict[str, Diagram] = {
-    name: cd.library.get(name).grad().diagram for name in ("attention", "cross_entropy", "rms_norm", "layer_norm")
+    name: cd.library.get(name).grad().diagram
+    for name in ("attention", "cross_entropy", "rms_norm", "layer_norm", "causal_grouped_query_attention")
 }
 ROWS = {
     (name, saves): RecomputedStages(diagram, saves=multiplies if saves else lambda box: False)
     for name, diagram in GRADIENTS.items()
     for saves in (False, True)
 }
+HEADS = {"b": 2, "k": 8, "r": 4, "q": 4096, "x": 4096, "d": 128}
+ROWS["causal_grouped_query_attention", True] = RecomputedStages(
+    GRADIENTS["causal_grouped_query_attention"], saves=lambda box: False, merging=HEADS
+)
 
 
 @given(st.sampled_from(sorted(ROWS)), st.data())
@@ -75,3 +81,20 @@ def test_a_plan_saves_statistics_and_recomputes_the_rest() -> None:
     assert not plan.unproved and not plan.derivation.theorem.conditional
     assert plan.alternatives[-1].time_s is not None and plan.alternatives[-1].time_s > plan.time_s
     assert plan.module is not None and "@triton.jit" in plan.code("triton")
+
+
+def test_a_kernel_sums_over_heads_and_queries_as_one_axis_and_computes_its_blocks_of_weights() -> None:
+    row = ROWS["causal_grouped_query_attention", True]
+    boxes = row.segment_diagram(len(row.stages) - 1, len(row.stages)).boxes
+    merged = [box for box in boxes if isinstance(box.op, Reindex)]
+    assert {box.name for box in merged} == {"merge[(r q)]"} and not any("x" in box.dom[0].names for box in merged)
+    mask = {frozenset(box.cod[0].names) for box in boxes if box.cod[0].element == "bool"}
+    assert mask == {frozenset({"x", "(r q)"})}  # of the positions of queries
+
+
+@pytest.mark.slow
+def test_the_gradient_of_grouped_queries_saves_no_scores() -> None:
+    backward = cd.library.causal_grouped_query_attention.forward_and_backward().backward
+    plan = cd.Program(backward).plan("H200", HEADS)
+    assert [kernel.loops for kernel in plan.kernels][1].startswith("stream (r q), group b k x")
+    assert [str(n) for _, n in plan.saved] == [str(4 * 2 * 8 * 4 * 4096)] and not plan.unproved

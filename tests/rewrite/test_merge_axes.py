@@ -9,6 +9,7 @@ import pytest
 
 import catdiag as cd
 from catdiag.rewrite.contraction_order import equal_forms, ordered
+from catdiag.rewrite.merge_axes import merged_early
 
 SIZES = {"t": 3, "h": 2, "d": 4, "e": 3, "m": 5}
 
@@ -91,3 +92,34 @@ def test_what_is_computed_and_read_once_is_laid_out_for_it() -> None:
 def test_axes_of_size_one_are_left_alone() -> None:
     program = cd.algorithm("t h d, h d m -> t m")(lambda A, W: cd.einsum("t h d, h d m -> t m", A, W))
     assert form_of(program, {**SIZES, "h": 1}) is None
+
+
+def early(scores: Any, A: Any, B: Any) -> Any:
+    return cd.einsum("t h d, h d m -> t m", scores(A, B), B)
+
+
+EARLY = {
+    "scalar functions": lambda A, B: cd.exp(A) * cd.sum(B, "m"),
+    "positions": lambda A, B: cd.where(cd.index("d") <= cd.index("t"), A * A, cd.index("h") * A),
+    "products and broadcasts": lambda A, B: cd.einsum("t h d, h d m -> t h d", A, B) + cd.index("d"),
+    "arrays of one of the axes": lambda A, B: A * cd.max(cd.max(A, "t"), "h"),
+}
+
+
+@pytest.mark.parametrize("name", EARLY)
+def test_axes_are_merged_of_what_an_array_is_computed_of(name: str) -> None:
+    program = cd.algorithm("t h d, h d m -> t m", name="early")(lambda A, B: early(EARLY[name], A, B))
+    made = cd.Program(merged_early(program.diagram, SIZES))
+    last = made.graph.nodes[-1]
+    assert all("(h d)" in ty.names for ty in last.box.dom)
+    assert not any({"h", "d"} <= set(box.dom[0].names) for box in made.boxes if box.name == "mul")
+    assert not cd.prove(program, made).conditional
+    rng = np.random.default_rng(0)
+    arrays = [rng.normal(size=[SIZES[n] for n in ty.names]) for ty in program.dom]
+    np.testing.assert_allclose(made.run(*arrays), program.run(*arrays), rtol=1e-9)
+
+
+def test_nothing_is_merged_early_of_inputs_or_where_nothing_is_summed() -> None:
+    for signature, function in (("x", cd.exp), ("t h d -> t h", lambda A: cd.sum(cd.exp(A), "d"))):
+        diagram = cd.algorithm(signature)(function).diagram
+        assert merged_early(diagram, SIZES) is diagram
