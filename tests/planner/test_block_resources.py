@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import catdiag as cd
 from catdiag.chip import hardware
 from catdiag.planner.configuration_candidates import Candidates
 from catdiag.planner.emitted_module import ALIGNMENT_BYTES, write
-from catdiag.planner.fit import searching
+from catdiag.planner.fit import fit, searching
 from catdiag.planner.resources.block_resources import Resources
 from tests.forms import form
 
@@ -136,3 +137,11 @@ def test_a_kernel_without_products_takes_no_shared_memory() -> None:
     found = Candidates(searching(form("softmax", None, "q"), "H200", {"q": 1024, "x": 1024}))
     values = found.search.full({**found.sizes, "g_q": 4})
     assert found.block(min(found.kernels), False).resources(values, warps=4).smem_bytes == 0
+
+
+def test_a_residual_is_held_as_it_was_loaded_where_its_rows_are_aligned():
+    """Compiled by Triton 3.6; in tiles of 256 columns with rows of 6,150 entries a thread spills 570 bytes."""
+    layer = cd.algorithm("t d, d o, t o -> t o")(lambda X, W, R: cd.einsum("t d, d o -> t o", X, W) + R)
+    one, other = (fit(layer.stream("d").group("t o"), "H200", {"t": 8192, "d": 4096, "o": o}) for o in (6144, 6150))
+    assert one.tiles == {"g_t": 128, "g_o": 256, "s_d": 64} and 213 <= one.registers_per_thread <= 1.25 * 213
+    assert other.tiles == {"g_t": 128, "g_o": 128, "s_d": 64}

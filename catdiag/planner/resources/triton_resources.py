@@ -2,8 +2,9 @@
 
 What a product reads (`tl.dot`) lies in shared memory, as `catdiag.planner.resources.written_smem` reads it off the
 kernel; everything else is in registers, also what was loaded, and then in the type that it is computed in, 4 bytes as a
-rule. Every length is a power of two: what is not is filled up and masked. A product takes no fewer than `MIN_DOT` along
-any of its sides, and a kernel holds no fewer of an axis that is neither grouped nor streamed.
+rule, but for an array that meets a product's result and is read nowhere else. Every length is a power of two: what is
+not is filled up and masked. A product takes no fewer than `MIN_DOT` along any of its sides, and a kernel holds no fewer
+of an axis that is neither grouped nor streamed.
 
 Registers that a thread takes, by what it needs them for: the arrays, as `catdiag.schedule.liveness` counts what is
 live; sums along rows, which all threads of a row hold; a copy, as narrow as products want it, of what one product has
@@ -41,6 +42,7 @@ from catdiag.planner.resources.block_resources import Numbers, Resources, Values
 from catdiag.planner.resources.dot_products import DotProducts, Sides
 from catdiag.planner.resources.written_smem import WrittenBlocks
 from catdiag.schedule.element_widths import width
+from catdiag.schedule.live_ranges import elementwise, is_view, view_roots
 from catdiag.schedule.lowered_kernel import LoweredKernel
 from catdiag.schedule.placement import LEVEL, MATRIX, REGISTERS
 
@@ -52,6 +54,8 @@ SPILLING = 250
 """Registers above which a kernel may spill, by this estimate: of 32 kernels with products that spill, which were
 compiled for three chips, 26 are said to take 264 or more."""
 
+_ALIGNED = 16
+"""What divides the lengths of rows of which Triton loads several entries at once."""
 _COPY_BYTES = 16
 """Bytes that one copy to shared memory takes."""
 _ROW_THREADS = 4
@@ -101,13 +105,14 @@ class TritonBlock:
         hoisted: dict[str, tuple[IntPolynomial, IntPolynomial]] = {}
         multiplied = found.direct | found.indirect
         late: dict[tuple[str, IntPolynomial], bool] = {}
+        once = _read_once(kernel, written.sizes)
         for point in kernel.points[LEVEL]:
             far, inside = ZERO, ZERO
             for name, role, amount in point.live:
                 one = IntPolynomial({m: c // stages for m, c in amount.terms.items()}) if role == "streamed" else amount
                 direct = name in found.direct or role not in ("operand", "streamed")
                 if not direct or (name in found.reduced and role == "streamed"):
-                    wide = one.scaled(max(1, 4 // widths[name]))
+                    wide = one if name == once and role == "operand" else one.scaled(max(1, 4 // widths[name]))
                     far, inside = far + wide, inside + (wide if role == "streamed" else ZERO)
                 if role == "streamed" and (name in found.reduced or name not in multiplied):
                     late[name, one] = name in multiplied
@@ -273,6 +278,36 @@ class TritonBlock:
     def passes_in_registers(self, sides: Sides) -> bool:
         """Whether the first factor of a product with these sides was made in registers, and is read from there."""
         return sides in self.products.passing
+
+
+def _read_once(kernel: LoweredKernel, sizes: Values) -> str:
+    """The one input, if there is one, that an elementwise box reads beside the result of a product, and nothing else
+    does: each entry is widened when it meets the result's. Its rows are to be multiples of `_ALIGNED` long, since
+    narrow entries that are loaded one by one take a register each.
+
+    >>> import catdiag as cd
+    >>> from catdiag.schedule.kernel_analysis import measure
+    >>> layer = cd.algorithm("t d, d o, t o -> t o")(lambda X, W, R: cd.einsum("t d, d o -> t o", X, W) + R)
+    >>> (kernel,) = measure(layer.stream("d").group("t o").diagram, "bf16", registers=True).kernels
+    >>> _read_once(kernel, {"t": 8100, "d": 4096, "o": 6144}), _read_once(kernel, {"t": 8192, "d": 4096, "o": 6150})
+    ('R', '')
+    """
+    found: dict[str, int] = {}
+    for part in kernel.parts if kernel.contractions else ():
+        graph, inputs = part.body.graph, part.body.inputs
+        root, types = view_roots(graph), graph.wire_types()
+        for node in graph.nodes:
+            for w in () if is_view(node.box) else node.inputs:
+                buffer = inputs[root[w]] if root[w] < len(inputs) else None
+                if buffer is not None and len(types[root[w]].axes) > 1:
+                    last = str(types[root[w]].axes[-1].size)
+                    whole = kernel.tiles.get(last)
+                    known = whole is not None and whole.symbols() <= set(sizes)
+                    aligned = whole is not None and known and whole.value(sizes) % _ALIGNED == 0
+                    beside = elementwise(node.box) and len(node.inputs) > 1 and aligned
+                    found[buffer.name] = found.get(buffer.name, 0) + (1 if beside else 2)
+    once = [name for name, readers in found.items() if readers == 1]
+    return once[0] if len(once) == 1 else ""
 
 
 def _warps_down(rows: Numbers, columns: Numbers, warps: int) -> Numbers:
