@@ -120,6 +120,11 @@ def _from_library(name: str) -> Diagram:
 
     if name.endswith(".py") or "/" in name:
         raise UsageError(f"{name!r} names a file and no operator in it: expected {name}:name")
+    if name.endswith(".onnx"):
+        raise UsageError(
+            f"{name!r} names a model and no operator: expected path.py:name, of a file with the line "
+            f"name = cd.from_onnx({name!r})"
+        )
     try:
         return get(name)
     except CatdiagError as error:
@@ -134,6 +139,10 @@ def _from_file(path: Path, name: str) -> Diagram:
     value = namespace[name]
     if _is_diagram(value):
         return diagram_of(value)
+    if hasattr(value, "named_parameters"):
+        raise UsageError(
+            f"{name!r} of {path} is a PyTorch module: expected --example FILE.py:NAME, too, arguments of a call"
+        )
     what = "a function without @cd.algorithm" if callable(value) else f"{type(value).__name__}"
     raise UsageError(
         f'{name!r} of {path} is not a diagram but {what}: put @cd.algorithm("…") above a function to make it one'

@@ -45,7 +45,9 @@ class GraphReader:
             self.sources.append(source)
         elif self.builder.shape(made) != list(lengths):
             raise NotImported(
-                f"{name} has shape {self.builder.shape(made)} in one program and {list(lengths)} in the other"
+                f"{name} has shape {self.builder.shape(made)} in one program and {list(lengths)} in the other: "
+                "expected one shape, or a function from the tensors of the second program to those of the first "
+                "(parameters=, --parameters, --map)"
             )
         return made
 

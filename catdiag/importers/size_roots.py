@@ -20,6 +20,7 @@ from catdiag.importers.value_builder import ValueBuilder
 
 _LARGEST = 64
 """Integers up to this one are looked for under roots."""
+_DENOMINATOR = 1000
 _ULPS = 2 * 2.0**-52
 
 
@@ -45,13 +46,21 @@ def _root(number: float, n: int) -> _Root | None:
     return next((r for r in _ROOTS if abs(number - n**r.exponent) <= _ULPS * abs(number)), None)
 
 
+def _ratio(number: float) -> Fraction | None:
+    """The fraction of small integers that a number of many digits is rounded from, as 1 / 0.7 is."""
+    near = Fraction(number).limit_denominator(_DENOMINATOR)
+    if near == 0 or float(near) != number or Fraction(repr(number)) == near:
+        return None
+    return near
+
+
 def _noted(b: ValueBuilder, number: float, root: _Root, n: int, line: str | None) -> None:
     b.notes.append(f"{number!r} is read as {root.text}, with n the length {n} ({line or 'no line'})")
 
 
 def recognized_number(b: ValueBuilder, beside: Operand, number: Operand) -> Operand:
     """A floating-point number that is √n or 1/√n of the length n that a product beside it was summed over, as that
-    function of the size; one that is the root of a fraction of small integers, as that root. Without a product, n is
+    function of the size; one that is a fraction of small integers or its root, as that. Without a product, n is
     the length of the last dimension, and no square: then the number is irrational, and hardly there by chance."""
     if not b.read_roots or not isinstance(beside, ArrayValue) or not isinstance(number, float) or number in (0, 1):
         return number
@@ -64,6 +73,9 @@ def recognized_number(b: ValueBuilder, beside: Operand, number: Operand) -> Oper
         return SizeNumber(number, lambda env: found.make(env.size(dim)))
     if not math.isfinite(number):
         return number
+    if (ratio := _ratio(number)) is not None:
+        b.notes.append(f"{number!r} is read as {ratio} ({b.line or 'no line'})")
+        return SizeNumber(number, lambda env: ratio)
     square = Fraction(number * number).limit_denominator(_LARGEST)
     if not 0 < square <= _LARGEST or abs(abs(number) - math.sqrt(square)) > _ULPS * abs(number):
         return number

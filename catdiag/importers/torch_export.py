@@ -6,11 +6,13 @@ nothing: linear, einsum, norms and attention stay whole. Only operations without
 
 from __future__ import annotations
 
+import logging
 import math
 import operator
 import re
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
@@ -145,10 +147,27 @@ def _exported(module: Any, torch: Any, example: Sequence[Any], kwargs: Mapping[s
         module = Wrapped()
     arguments, options = _each_once((tuple(example), dict(kwargs)), torch)
     try:
-        found = torch.export.export(module, arguments, options, dynamic_shapes=dynamic)
+        with _quietly():
+            found = torch.export.export(module, arguments, options, dynamic_shapes=dynamic)
     except Exception as error:  # of many kinds, the user's among them
         raise NotImported(_not_exported(_title(given, torch), arguments, options, torch, error)) from error
-    return with_known_operations(found.run_decompositions({}), _KNOWN)
+    with _quietly():
+        return with_known_operations(found.run_decompositions({}), _KNOWN)
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """PyTorch logs the graphs and tracebacks of what it cannot export, and warns of its own use of itself; what matters
+    is in the error."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)
+            warnings.simplefilter("ignore", DeprecationWarning)
+            yield
+    finally:
+        logging.disable(before)
 
 
 def _not_exported(title: str, arguments: Any, options: Any, torch: Any, error: Exception) -> str:

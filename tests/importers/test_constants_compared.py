@@ -72,6 +72,11 @@ def test_a_table_that_one_module_holds_is_not_any_array() -> None:
     assert verdict(Holding(table + 1, torch.mul), made, real(5, 3)) == "refuted"
 
 
+def test_a_number_of_many_digits_is_read_as_a_fraction() -> None:
+    assert verdict(lambda x: (x / 0.7).exp(), lambda x: (x * (1 / 0.7)).exp(), real(2, 3)) == "proved"
+    assert verdict(lambda x: x / 3, lambda x: x * 0.3333, real(2, 3)) == "refuted"
+
+
 def state(x: Any, late: bool = False) -> Any:
     h, found = torch.zeros(3), []
     for t in range(4):

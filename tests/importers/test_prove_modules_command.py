@@ -95,3 +95,22 @@ def test_wrong_use(
     given = [o.replace("FILE", str(file)) for o in options]
     assert prove(file, "Fused" if right != "Fused" else "Plain", right, *given) == 2
     assert reason in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [("FILE:Plain", "is a PyTorch module: expected --example"), ("model.onnx", "name = cd.from_onnx('model.onnx')")],
+)
+def test_what_is_no_operator_is_named(file: Path, capsys: pytest.CaptureFixture[str], name: str, reason: str) -> None:
+    with pytest.raises(SystemExit) as ended:
+        app(["derive", name.replace("FILE", str(file))], prog_name="catdiag")
+    assert ended.value.code == 2
+    assert reason in capsys.readouterr().err
+
+
+def test_torch_does_not_log_what_it_cannot_export(file: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    file.write_text(MODULES.replace("randn(3, 4)", "randn(3, 5)"))
+    assert prove(file, "Plain", "Plain", "--example", f"{file}:example") == 2
+    said = capfd.readouterr().err
+    assert said.startswith("catdiag: torch.export could not export Plain on ([3, 5])")
+    assert "Traceback" not in said
