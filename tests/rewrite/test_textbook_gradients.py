@@ -127,6 +127,59 @@ TEXTBOOK: dict[str, tuple[Any, str | None, Callable[..., Any]]] = {
 }  # fmt: skip
 
 
+def log_ratio(a: Any, b: Any) -> Any:
+    return cd.nn.log_softmax(a, "v") - cd.nn.log_softmax(b, "v")
+
+
+def temperature_grad(a: Any, T: Any, g: Any) -> Any:
+    P = cd.softmax(a / T, "v")
+    dS = P * (g - cd.sum(P * g, "v"))
+    return dS / T, -cd.sum(cd.sum(dS * a, "v"), "t") / (T * T)
+
+
+def unit_grad(x: Any, g: Any) -> Any:
+    n = cd.sqrt(cd.sum(x * x, "d"))
+    return (g - x / n * cd.sum(g * x / n, "d")) / n
+
+
+def retention_grad(Q: Any, K: Any, V: Any, D: Any, g: Any) -> Any:
+    dS = cd.einsum("q v, x v -> q x", g, V) * D
+    dV = cd.einsum("q x, q v -> x v", cd.einsum("q d, x d -> q x", Q, K) * D, g)
+    return cd.einsum("q x, x d -> q d", dS, K), cd.einsum("q x, q d -> x d", dS, Q), dV
+
+
+def written(signature: str, function: Callable[..., Any]) -> cd.Program:
+    return cd.algorithm(signature, name="f")(function)
+
+
+TEXTBOOK |= {
+    "KL of two softmaxes": (
+        written("t v, t v -> t", lambda a, b: cd.sum(cd.softmax(a, "v") * log_ratio(a, b), "v")), None,
+        lambda a, b, g: (
+            g * cd.softmax(a, "v") * (log_ratio(a, b) - cd.sum(cd.softmax(a, "v") * log_ratio(a, b), "v")),
+            g * (cd.softmax(b, "v") - cd.softmax(a, "v")))),
+    "softmax at a temperature": (
+        written("t v, -> t v", lambda a, T: cd.softmax(a / T, "v")), None, temperature_grad),
+    "unit vectors": (written("t d", lambda x: x / cd.sqrt(cd.sum(x * x, "d"))), None, unit_grad),
+    "bilinear": (
+        written("t i, i j, t j -> t", lambda x, W, y: cd.einsum("t i, i j, t j -> t", x, W, y)), None,
+        lambda x, W, y, g: (g * cd.einsum("i j, t j -> t i", W, y), cd.einsum("t, t i, t j -> i j", g, x, y),
+                            g * cd.einsum("t i, i j -> t j", x, W))),
+    "triangle update": (
+        written("i k c, j k c -> i j c", lambda a, b: cd.einsum("i k c, j k c -> i j c", a, b)), None,
+        lambda a, b, g: (cd.einsum("i j c, j k c -> i k c", g, b), cd.einsum("i j c, i k c -> j k c", g, a))),
+    "retention": (
+        written("q d, x d, x v, q x -> q v", lambda Q, K, V, D: cd.einsum(
+            "q x, x v -> q v", cd.einsum("q d, x d -> q x", Q, K) * D, V)), "Q K V", retention_grad),
+    "focal loss": (
+        written("x", lambda p: -((1 - p) ** 2) * cd.log(p)), None,
+        lambda p, g: g * (2 * (1 - p) * cd.log(p) - (1 - p) ** 2 / p)),
+    # Both also at 0, where the branches that they are made of meet.
+    "softplus": (written("x", lambda a: cd.nn.softplus(a)), None, lambda a, g: g * cd.nn.sigmoid(a)),
+    "elu": (written("x", lambda a: cd.nn.elu(a)), None, lambda a, g: g * cd.where(a > 0, 1, cd.exp(a))),
+}  # fmt: skip
+
+
 def textbook(name: str) -> tuple[cd.Program, cd.Program]:
     """The derived gradient, and the one by hand on the same inputs."""
     known, wrt, hand = TEXTBOOK[name]
