@@ -288,6 +288,9 @@ class _Bounds:
                 return _IndexInterval()
         if not holds:
             return _IndexInterval()
+        quotient = self._of_quotient(fn, left, right)
+        if quotient is not None:
+            return quotient
         parts = self._affine(left), self._affine(right)
         if parts[0] is None or parts[1] is None:
             return _IndexInterval()
@@ -303,6 +306,27 @@ class _Bounds:
                 self._plus_one(e) if fn == "lt" else e, self._plus_one(e) if fn == "eq" else None, True
             )
         return _IndexInterval()
+
+    def _of_quotient(self, fn: str, left: int, right: int) -> _IndexInterval | None:
+        """The interval of a comparison of a quotient, rounded down, with a number r that does not depend on the
+        position: for a whole c ≥ 1, r ≤ a // c iff r·c ≤ a, and a // c ≤ r iff a < (r + 1)·c. None for another
+        comparison, `<` among them: of a number r that may be no whole one these are no bounds."""
+        terms = self.graph
+        for side, other in ((left, right), (right, left)):
+            node = terms.node(side)
+            if terms.function_of(side) != "floordiv" or node is None or self.axis in terms.names(other) or fn == "lt":
+                continue
+            inside, by = node.inputs
+            divisor = terms.const_value(by)
+            if divisor is None or divisor < 1 or divisor.denominator != 1 or self.axis not in terms.names(inside):
+                continue
+            whole = terms.add(const_box(divisor, "int"), ())
+            first = terms.map("mul", other, whole)
+            after = terms.map("mul", self._plus_one(other), whole)
+            below = self._compared("lt", inside, after, True)
+            beyond = self._compared("le", first, inside, True)
+            return self._both(below, beyond) if fn == "eq" else below if side == left else beyond
+        return None
 
     def _affine(self, wire: int) -> tuple[int, list[tuple[int, int]]] | None:
         """A wire as c·p plus a list of signed wires that do not depend on the axis; None where it is not of

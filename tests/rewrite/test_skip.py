@@ -57,7 +57,13 @@ def chosen(a, b, m):
     return a + cd.sum(cd.where(m & (cd.index("x") < cd.index("q")), b, 0), "x")
 
 
-CASES = {d.title: d for d in (below, window, around, first_or_below, same, chosen)}
+@cd.algorithm("q, x, int[q] -> q")
+def chunks(a, b, i):
+    kept = (cd.index("q") // 4 == (cd.index("x") + 1) // 4) | (cd.index("x") // 3 <= i) & (cd.index("x") // 5 == 0)
+    return a + cd.sum(cd.where(kept & (cd.index("x") <= cd.index("q")), b, 0), "x")
+
+
+CASES = {d.title: d for d in (below, window, around, first_or_below, same, chosen, chunks)}
 
 
 def arrays(diagram, sizes, generator):
@@ -83,7 +89,7 @@ def fold_of(diagram):
 
 @pytest.mark.parametrize(("name", "extent", "live"), [
     ("below", True, False), ("window", True, False), ("around", True, False), ("first_or_below", True, False),
-    ("same", False, True), ("chosen", True, True),
+    ("same", False, True), ("chosen", True, True), ("chunks", True, True),
 ])  # fmt: skip
 def test_how(derived, name, extent, live):
     fold = fold_of(derived[name].diagram)
