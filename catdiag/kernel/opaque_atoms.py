@@ -15,7 +15,8 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Protocol
 
-from catdiag.kernel.polynomial import Facts, Poly, Rational, is_unit, to_poly
+from catdiag.kernel.polynomial import Facts, Poly, is_unit, to_poly
+from catdiag.kernel.rationals import Rational
 from catdiag.kernel.terms import LOGICAL, ONE, ZERO, KernelError, Term, add, fn, leaves, mul, num, sub
 
 LIMIT = 40

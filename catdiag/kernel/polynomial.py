@@ -18,11 +18,8 @@ from fractions import Fraction
 from math import isqrt
 from typing import Protocol
 
+from catdiag.kernel.rationals import Rational, absolute, quotient, simplest
 from catdiag.kernel.terms import ONE, ZERO, KernelError, Term, add, fixed, fn, is_fixed, mul, num
-
-Rational = int | Fraction
-"""A rational number: a whole one is mostly an `int`, whose arithmetic is many times as quick. `/` of two of these may
-round, and types refuse it: it is `quotient`."""
 
 Monomial = tuple[tuple[Term, Rational], ...]
 Poly = dict[Monomial, Rational]
@@ -58,23 +55,6 @@ class Facts(Protocol):
     def nonzero(self, t: Term) -> bool: ...
     def positive(self, t: Term) -> bool: ...
     def nonnegative(self, t: Term) -> bool: ...
-
-
-def _simplest(x: Rational) -> Rational:
-    return x.numerator if x.denominator == 1 else x
-
-
-def quotient(x: Rational, y: Rational) -> Rational:
-    """x / y, exactly, for y ≠ 0.
-
-    >>> quotient(6, 3), quotient(1, 2), quotient(Fraction(3, 2), Fraction(1, 2))
-    (2, Fraction(1, 2), 3)
-    """
-    return _simplest(Fraction(x, y))
-
-
-def _absolute(x: Rational) -> Rational:
-    return x if x >= 0 else -x
 
 
 def _mono(powers: dict[Term, Rational]) -> Monomial:
@@ -129,7 +109,7 @@ def times(p: Poly, q: Poly, facts: Facts) -> Poly:
             for a, e in list(powers.items()):
                 if e == 1:
                     continue
-                if _absolute(e) > LIMIT and not is_unit(a):
+                if absolute(e) > LIMIT and not is_unit(a):
                     raise TooLarge(f"a power of {e}")
                 # [c]² = [c] for a condition c as 0 or 1
                 if a.op == "ite" and a.args[1:] == (ONE, ZERO) and e > 1:
@@ -141,7 +121,7 @@ def times(p: Poly, q: Poly, facts: Facts) -> Poly:
                     square: Poly = {(): 1, ((fixed("sin", a.args[0]), 2),): -1}
                     for _ in range(int(e // 2)):
                         folded = times(folded, square, facts)
-                if a.op == "sqrt" and _absolute(e) >= 2 and facts.nonnegative(a.args[0]):
+                if a.op == "sqrt" and absolute(e) >= 2 and facts.nonnegative(a.args[0]):
                     k = int(quotient(e, 2))
                     powers[a] = e - 2 * k
                     base = to_poly(a.args[0] if k > 0 else fn("inv", a.args[0]), facts)
@@ -158,7 +138,7 @@ def times(p: Poly, q: Poly, facts: Facts) -> Poly:
 def _accumulate(p: Poly, m: Monomial, c: Rational) -> Poly:
     total = p[m] + c if m in p else c
     if total:
-        p[m] = total if type(total) is int else _simplest(total)
+        p[m] = total if type(total) is int else simplest(total)
     else:
         p.pop(m, None)
     return p
@@ -186,7 +166,7 @@ def is_unit(a: Term) -> bool:
 def to_poly(t: Term, facts: Facts) -> Poly:
     """The polynomial of a term. Raises NotReal where a part is not known to be real."""
     if t.op == "num":
-        return constant(_simplest(t.data if type(t.data) is Fraction else Fraction(t.data or 0)))
+        return constant(simplest(t.data if type(t.data) is Fraction else Fraction(t.data or 0)))
     if t.op in ("size", "idx"):
         return _atom(t)
     found = facts.polynomials.get(t)
@@ -348,7 +328,7 @@ def _sqrt(p: Poly, facts: Facts) -> Poly:
     """√(c·t) = √c·√t for c > 0; √u² = u for u ≥ 0, and −u for u ≤ 0; other roots are atoms."""
     if not p:
         return p
-    c = _absolute(p[leading(p)])
+    c = absolute(p[leading(p)])
     root = quotient(isqrt(c.numerator), isqrt(c.denominator))
     outside = constant(root) if root * root == c else _atom(fn("sqrt", num(c)))
     rest = scaled(p)
@@ -392,7 +372,7 @@ def leading(p: Poly) -> Monomial:
 def scaled(p: Poly, signed: bool = False) -> Poly:
     """A polynomial divided by the absolute value of its leading coefficient, or by the coefficient itself."""
     lead = p[leading(p)]
-    lead = lead if signed else _absolute(lead)
+    lead = lead if signed else absolute(lead)
     return dict(p) if lead == 1 else {m: quotient(c, lead) for m, c in p.items()}
 
 
@@ -419,7 +399,7 @@ def _scaled_exponent(t: Term, c: Rational) -> Poly:
             c *= Fraction(a.data or 0)
             continue
         powers[a] = powers.get(a, 0) + 1
-    return {_mono(powers): _simplest(c)}
+    return {_mono(powers): simplest(c)}
 
 
 def to_term(p: Poly) -> Term:

@@ -7,19 +7,8 @@ from typing import Any
 
 from catdiag.kernel.context import Context, integer
 from catdiag.kernel.facts import arithmetic, match, negate
-from catdiag.kernel.polynomial import (
-    Monomial,
-    Poly,
-    is_unit,
-    leading,
-    normal,
-    plus,
-    quotient,
-    scaled,
-    to_poly,
-    to_term,
-    vanishes,
-)
+from catdiag.kernel.polynomial import Monomial, Poly, is_unit, leading, normal, plus, scaled, to_poly, to_term, vanishes
+from catdiag.kernel.rationals import quotient
 from catdiag.kernel.rule_arguments import given, positions, rational, reduction
 from catdiag.kernel.terms import (
     BOT,

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from typing import TypeAlias
 
-from catdiag.kernel.polynomial import Rational, quotient
+from catdiag.kernel.rationals import Rational, quotient
 from catdiag.kernel.terms import Term, leaves
 
 Number: TypeAlias = Rational

@@ -13,7 +13,8 @@ from math import gcd, lcm
 
 from catdiag.kernel.context import Context
 from catdiag.kernel.facts import Fact, arithmetic, natural
-from catdiag.kernel.polynomial import Poly, Rational, to_poly
+from catdiag.kernel.polynomial import Poly, to_poly
+from catdiag.kernel.rationals import Rational
 from catdiag.kernel.scalar_rules import whole
 from catdiag.kernel.terms import ONE, ZERO, Data, KernelError, Term, fn, idx, leaves, size, sub, substitute, term_data
 

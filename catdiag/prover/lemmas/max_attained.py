@@ -12,7 +12,8 @@ from typing import Any
 
 from catdiag.kernel.context import Context
 from catdiag.kernel.facts import arithmetic, negate
-from catdiag.kernel.polynomial import quotient, to_poly, to_term
+from catdiag.kernel.polynomial import to_poly, to_term
+from catdiag.kernel.rationals import quotient
 from catdiag.kernel.rewrite_rules import Zipper, apply
 from catdiag.kernel.terms import TRUE, KernelError, Term, fn, idx, open_body, sub, term_data
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from catdiag.kernel.context import Context
 from catdiag.kernel.facts import arithmetic, natural, negate
-from catdiag.kernel.polynomial import leading, quotient, to_poly, to_term
+from catdiag.kernel.polynomial import leading, to_poly, to_term
+from catdiag.kernel.rationals import quotient
 from catdiag.kernel.terms import (
     FALSE,
     ONE,

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 
 from catdiag.kernel.context import Context
 from catdiag.kernel.facts import arithmetic, negate
-from catdiag.kernel.polynomial import TooLarge, leading, quotient, to_poly, to_term
+from catdiag.kernel.polynomial import TooLarge, leading, to_poly, to_term
+from catdiag.kernel.rationals import quotient
 from catdiag.kernel.terms import FALSE, LOGICAL, ONE, TRUE, ZERO, KernelError, Term, is_fixed, leaves, sub, term_data
 from catdiag.prover.normal_form.conditions import Conditions, upright
 from catdiag.prover.proof_trace import Path

@@ -12,7 +12,8 @@ from math import ceil, floor, gcd
 
 from catdiag.kernel.context import Context, integer
 from catdiag.kernel.facts import arithmetic, natural
-from catdiag.kernel.polynomial import Monomial, Poly, Rational, plus, quotient, times, to_poly, to_term
+from catdiag.kernel.polynomial import Monomial, Poly, plus, times, to_poly, to_term
+from catdiag.kernel.rationals import Rational, quotient
 from catdiag.kernel.terms import (
     MINUS,
     ONE,

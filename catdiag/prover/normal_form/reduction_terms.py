@@ -14,7 +14,8 @@ from math import comb
 
 from catdiag.kernel.context import Context
 from catdiag.kernel.facts import natural
-from catdiag.kernel.polynomial import quotient, to_poly, to_term
+from catdiag.kernel.polynomial import to_poly, to_term
+from catdiag.kernel.rationals import quotient
 from catdiag.kernel.terms import (
     MONOIDS,
     ONE,
