@@ -23,9 +23,10 @@ def form(operator: str, stream: str | None = None, tiles: str = "") -> cd.catego
 
 
 def unproved(
-    program: cd.category.Diagram, stream: str, tiles: str = "", *, skips: str = "", parts: str = ""
+    program: cd.category.Diagram, stream: str | None, tiles: str = "", *, skips: str = "", parts: str = ""
 ) -> cd.category.Diagram:
-    """A program streamed along an axis, in parts of an axis, grouped by axes and without blocks that a mask empties.
+    """A program streamed along an axis, in parts of an axis, grouped by axes and without blocks that a mask empties; as far
+    as these are given.
 
     Without the theorem: for tests of what is written, counted or planned of it.
 
@@ -33,7 +34,7 @@ def unproved(
     >>> unproved(cd.library.get("causal_attention").diagram, "x", "q", skips="x") == found.diagram
     True
     """
-    found = fold_search.find(program, stream).diagram
+    found = fold_search.find(program, stream).diagram if stream else program
     found = in_parts(found, parts) if parts else found
     found = group.find(found, tiles.split()) if tiles else found
     return skip.find(found, skips) if skips else found

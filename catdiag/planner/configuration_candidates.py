@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from catdiag.category.integer_polynomial import IntPolynomial
-from catdiag.category.types import BYTES
 from catdiag.planner.configuration_proposal import Proposal
+from catdiag.planner.memory_bound_ties import TIE, MemoryBoundTies
 from catdiag.planner.memory_sectors import packed, tiles_of_rows, whole_sector
 from catdiag.planner.plan import plural
 from catdiag.planner.resources.block_resources import Resources
@@ -41,14 +41,9 @@ if TYPE_CHECKING:
     from catdiag.chip.hardware import Hardware
     from catdiag.codegen.triton.triton_module import Module
 
-TIE = 1.05
-"""Where nothing is multiplied, of what is predicted alike within this the longest blocks come first."""
-LOAD_BYTES = 16
-"""Bytes that a thread can load at once. On an H200, `silu(G) * U` of 8,192 × 14,336 in bf16 took 172.7 µs with 8 bytes
-of each array a thread, and 160.9 to 162.4 µs with 16 or 32."""
 LONGEST = 4096
 """The longest block of a loop: beyond it fewer iterations save nothing."""
-_WARPS, _WIDE = (4, 8), (4, 8, 16)
+_WARPS, _WIDE = (4, 8), (4, 8, 16, 32)
 _STAGES = (2, 3, 4)
 GROUPS, ROWS, WIDEST = (2, 3), 64, 256
 """With warp specialization: warpgroups that compute, rows of each, and the most columns of a product."""
@@ -164,7 +159,7 @@ class Candidates:
         enough."""
         ranges, known = self.search.kernel.tiles, self.search.full(self.search.sizes)
         fits: Any = True
-        for name in tiles_of_rows(self.search.diagram, known):
+        for name in self._tiles_of_rows:
             if name in ranges and name in grid and name not in self.search.request.tiles:
                 length = math.ceil(ranges[name].value(known))
                 fits = fits & (grid[name] >= min(whole_sector(self.dtype), _power(length)))
@@ -175,7 +170,7 @@ class Candidates:
         ranges = {**self.search.kernel.tiles, **dict(self.search.kernel.loops)}
         known = self.search.full(self.search.sizes)
         lengths = {n: math.ceil(ranges[n].value(known)) for n in sorted(side.symbols() & set(grid)) if n in ranges}
-        return packed(lengths, tiles_of_rows(self.search.diagram, known), grid)
+        return packed(lengths, self._tiles_of_rows, grid)
 
     def _reach(self, side: IntPolynomial, least: int) -> int:
         """How long a side must be: as far as tiles that are given let it."""
@@ -342,25 +337,18 @@ class Candidates:
         return written if len(written.rows) == 1 else "the diagram has several groups"
 
     def longest_first(self, ranked: list[Proposal]) -> list[Proposal]:
-        """The same with the longest blocks first of those that are within `TIE`, where nothing is multiplied: memory
-        is read in longer pieces, and sums are put together less often. Without a loop those first whose threads have
-        `LOAD_BYTES` of an array to load at once, which is the longest load of a thread; of them the first."""
-        blocks = [block for block, _ in self.search.kernel.loops]
+        """The same with that first which is preferred of those within `TIE`, where nothing is multiplied
+        (`catdiag.planner.memory_bound_ties`)."""
         if self.multiplied:
             return ranked
         tied = [p for p in ranked if p.time_s <= TIE * ranked[0].time_s]
-        if blocks:
-            first = max(tied, key=lambda p: (math.prod(p.tiles[block] for block in blocks), -p.time_s))
-        else:
-            first = next((p for p in tied if self._thread_bytes(p) >= LOAD_BYTES), ranked[0])
+        untiled = math.prod(self.sizes[name] for name, _ in self._untiled_axes())
+        first = MemoryBoundTies(self.search, self._tiles_of_rows, untiled).first(tied)
         return [first, *(p for p in ranked if p is not first)]
 
-    def _thread_bytes(self, p: Proposal) -> float:
-        """The bytes in memory of what a thread has of the tile of an array, in the narrowest type."""
-        kinds = [self.search.dtypes] if isinstance(self.search.dtypes, str) else list(self.search.dtypes.values())
-        narrow = min((BYTES[kind] for kind in kinds if kind in BYTES), default=LOAD_BYTES)
-        values = math.prod(p.tiles.values()) * math.prod(self.sizes[name] for name, _ in self._untiled_axes())
-        return narrow * values / (self.search.chip.warp * p.warps)
+    @cached_property
+    def _tiles_of_rows(self) -> tuple[str, ...]:
+        return tiles_of_rows(self.search.diagram, self.search.full(self.search.sizes))
 
     def _moved(self, kernel: LoweredKernel, values: Mapping[Any, Any]) -> dict[Any, Any]:
         """The bytes of arrays that are read in place, in the whole run, at the sizes of axes as they are."""

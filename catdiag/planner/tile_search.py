@@ -122,16 +122,16 @@ class TileSearch:
     def options(self) -> dict[str, list[int]]:
         """For each tile and block what it may be."""
         shared = {t for moved in self.kernel.transfers if moved.direction == "load" for t in moved.reload_axes}
-        tiles = list(self.kernel.tiles)
+        single = self.split_loop.single if self.split_loop is not None else ()
+        tiles = [tile for tile in self.kernel.tiles if tile not in single]
         found: dict[str, list[int]] = {}
         if self.split_loop is not None:
             longest = IntPolynomial.of(self.split_loop.axis_size).value(self.sizes)
             found[self.split_loop.parts] = [
                 1 << k for k in range(longest.bit_length()) if 1 << k <= max(1, longest // 16)
             ]
-        for tile, whole in self.kernel.tiles.items():
-            if self.split_loop is not None and tile in self.split_loop.single:
-                continue
+        for tile in tiles:
+            whole = self.kernel.tiles[tile]
             single_block = tile not in shared and (bool(shared) or tile != tiles[-1]) and not self.divisors.get(tile)
             size = int(whole.value(self.sizes))
             found[tile] = self._requested(tile, size, [1] if single_block else group_candidates(size))

@@ -40,6 +40,7 @@ from catdiag.chip.hardware import Hardware
 from catdiag.planner.emitted_module import ALIGNMENT_BYTES
 from catdiag.planner.resources.block_resources import Numbers, Resources, Values, most_registers, peak_bytes
 from catdiag.planner.resources.dot_products import DotProducts, Sides
+from catdiag.planner.resources.elementwise_pressure import register_pressure
 from catdiag.planner.resources.written_smem import WrittenBlocks
 from catdiag.schedule.element_widths import width
 from catdiag.schedule.live_ranges import elementwise, is_view, view_roots
@@ -50,6 +51,8 @@ MIN_DOT = 16
 """The least length of a product's side."""
 OTHER_REGISTERS = 28
 """Registers of a thread beside arrays and addresses, found by compiling kernels."""
+FUSED_REGISTERS = 15
+"""The same where no matrices are multiplied, whose arrays `catdiag.planner.resources.elementwise_pressure` counts."""
 SPILLING = 250
 """Registers above which a kernel may spill, by this estimate: of 32 kernels with products that spill, which were
 compiled for three chips, 26 are said to take 264 or more."""
@@ -127,7 +130,9 @@ class TritonBlock:
             stages=stages,
             boxes=boxes,
             staged=bool(copies),
-            register_arrays=_register_arrays(kernel, found, tuple(loaded)),
+            register_arrays=(
+                _register_arrays(kernel, found, tuple(loaded)) if found.sides else register_pressure(kernel)
+            ),
             copied=sum((amount for _, amount in copies), ZERO),
             hoisted=tuple(hoisted.values()),
             streamed_loads=tuple(streamed),
@@ -267,7 +272,8 @@ class TritonBlock:
         copies = self.copied.value(values) / (_COPY_BYTES * self.chip.warp * warps)
         entries = sum(amount.value(values) for amount, _ in self.products.partial_loads)
         gathered = 3 * np.ceil(entries / (self.chip.warp * warps))
-        return (0 if self.boxes else 2 * np.ceil(copies)) + gathered + OTHER_REGISTERS
+        few = OTHER_REGISTERS if self.products.sides else FUSED_REGISTERS
+        return (0 if self.boxes else 2 * np.ceil(copies)) + gathered + few
 
     # -- what the time model asks --------------------------------------------------------------------------------
 

@@ -30,7 +30,8 @@ from catdiag.planner.time_model.queueing import mean_value_analysis
 class BlockWork:
     """What a full block needs: seconds by pipeline (`inner_seconds` of those on matrix units are in inner loops whose
     iterations wait for no sums), seconds that it waits for itself in iterations (`stall_seconds`), and once
-    (`fixed_seconds`). It loads `load_bytes`. `by_warps`: its products are instructions of single warps."""
+    (`fixed_seconds`). It loads `load_bytes`; `hbm_part` of all bytes that it moves cross the edge to HBM, the others
+    stay in caches. `by_warps`: its products are instructions of single warps."""
 
     part_seconds: Mapping[str, Numbers]
     stall_seconds: Numbers
@@ -38,6 +39,7 @@ class BlockWork:
     inner_seconds: Numbers = 0.0
     fixed_seconds: float = 0.0
     by_warps: Numbers = False
+    hbm_part: Numbers = 0.0
 
     @property
     def demands(self) -> list[Numbers]:
@@ -106,7 +108,9 @@ class IdealBackend:
         stalls = core_pipelines.stall_seconds(k, loads)
         if k.stages == 1:
             stalls = stalls + core_pipelines.exposed_load_seconds(k, loads)
-        return BlockWork(parts, stalls, traffic.load_bytes / k.groups, products.inner)
+        moved = traffic.load_bytes + traffic.save_bytes
+        part = np.minimum(traffic.hbm_bytes / np.maximum(moved, 1), 1.0)
+        return BlockWork(parts, stalls, traffic.load_bytes / k.groups, products.inner, hbm_part=part)
 
     # -- how long blocks take ------------------------------------------------------------------------------------
 

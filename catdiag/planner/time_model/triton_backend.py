@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from catdiag.category.integer_polynomial import IntPolynomial
 from catdiag.planner.resources.block_resources import Numbers, Resources
 from catdiag.planner.resources.triton_resources import TritonBlock
 from catdiag.planner.time_model.core_pipelines import exposed_load_seconds, loop_overhead_seconds
@@ -39,6 +40,13 @@ DEPENDENT_CLOCKS = 33
 """Clocks until a warp's own matrix instruction can be added to: the source is that of `matrix_units.WARP_RATE`."""
 CROSSING = 2
 """Stalls more for a sum of what several warps hold: written and read twice, between barriers."""
+BUSY_LATENCY = 1.0
+"""How many times `Hardware.latency_s` a load from a busy HBM takes beside it, since others are served before. On an
+H200 iterations of a product of 64 × 8,192 × 8,192, each of which loads 32 KiB, half of it from HBM, took 0.66 µs with
+two loads on their way and 0.54 µs, at the bandwidth of HBM, with three. Not where products are of single warps, which
+wait for their own iterations too."""
+REQUEST_BYTES = 64
+"""Bytes of a row of an array that the L2 hands over in the time that it takes for fewer."""
 PORT_BYTES_PER_CLOCK = 64
 """Bytes of a clock that a core can take from the L2 while others take less."""
 
@@ -68,6 +76,10 @@ class TritonBackend(IdealBackend):
         parts = dict(work.part_seconds)
         parts["L2"] = parts["L2"] + self.reload_seconds(k)
         stalls = work.stall_seconds + self.late_load_seconds(k, parts["L2"], by_warps)
+        if not self.block.staged:
+            short = (short_row_ratio(k) - 1) * parts["L2"]
+            parts["L2"] = parts["L2"] + short
+            stalls = stalls + short + np.maximum(k.iterations, 1) * busy_seconds(k, work) + sum_seconds(k)
         if k.matrix_products:
             matrix, reading = warpgroup_products(k, self.block)
             filling = FILL_CLOCKS[self.block.boxes] * block_row_instructions(k) / k.chip.clock_hz
@@ -148,7 +160,8 @@ class TritonBackend(IdealBackend):
         if self.block.staged and k.stages > 1:
             port = work.load_bytes / (PORT_BYTES_PER_CLOCK * k.chip.clock_hz)
             moved = np.where(work.by_warps, port + computing, loads)
-            ring = (np.maximum(k.iterations, 1) * k.chip.latency_s + moved) / (k.stages - 1)
+            latency = k.chip.latency_s + np.where(work.by_warps, 0.0, busy_seconds(k, work))
+            ring = (np.maximum(k.iterations, 1) * latency + moved) / (k.stages - 1)
         return np.maximum(ring, blocks * loads)
 
     def run_seconds(
@@ -164,3 +177,27 @@ class TritonBackend(IdealBackend):
 
         full = wave(full_round, np.minimum(k.groups, waves.concurrent_groups))
         return full, waves.full * full + wave(last_round, waves.rest)
+
+
+def busy_seconds(k: KernelInstance, work: BlockWork) -> Numbers:
+    """What a load takes longer since HBM is busy, as far as it comes from there."""
+    return BUSY_LATENCY * work.hbm_part * k.chip.latency_s
+
+
+def sum_seconds(k: KernelInstance) -> Numbers:
+    """What iterations wait for sums that they add up in place: each is put together by the warps in every iteration."""
+    sums = any(body.found.in_place for body in k.kernel.bodies())
+    return (CROSSING * k.chip.wait_clocks / k.chip.clock_hz) * k.iterations if sums else 0.0
+
+
+def short_row_ratio(k: KernelInstance) -> Numbers:
+    """How many times longer loads take since rows of tiles are shorter than `REQUEST_BYTES`, on average."""
+    blocks = {whole: k.values[block] for block, whole in k.kernel.loops}
+    moved: Numbers = 0
+    taken: Numbers = 0
+    for array in (array for part in k.kernel.parts for array in part.loads() if array.axes):
+        length = IntPolynomial.of(array.axes[-1].size)
+        row_bytes = array.width * blocks.get(length, length.value(k.values))
+        size = array.size.value(k.values)
+        moved, taken = moved + size, taken + size * np.maximum(1, REQUEST_BYTES / row_bytes)
+    return taken / np.maximum(moved, 1)

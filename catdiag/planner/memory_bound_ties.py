@@ -1,0 +1,72 @@
+"""Which configuration comes first of those that are predicted alike, where nothing is multiplied.
+
+All of them keep memory busy by the model, which does not know how well a thread's loads are spread in time, and how
+memory is cut into lines.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from catdiag.category.types import BYTES
+from catdiag.planner.configuration_proposal import Proposal
+from catdiag.planner.tile_search import TileSearch
+
+TIE = 1.05
+"""What is predicted alike within this counts as alike."""
+LOAD_BYTES = 16
+"""Bytes that a thread can load at once. On an H200, `silu(G) * U` of 8,192 × 14,336 in bf16 took 172.7 µs with 8 bytes
+of each array a thread, and 160.9 to 162.4 µs with 16 or 32."""
+LOADS = 4
+"""Loads that each thread should begin before it waits for a sum. On an H200 a softmax of 65,536 rows of 1,024 took
+69.1 µs with one and 66.4 with four, a LayerNorm of 16,384 rows of 8,192 139.9 µs with two and 129.6 with eight."""
+LINE = 128
+"""Bytes of a line of memory, four sectors."""
+
+
+@dataclass(frozen=True)
+class MemoryBoundTies:
+    """The preferences among configurations of one kernel. `rows` are the tiles that cut rows of arrays
+    (`catdiag.planner.memory_sectors`), `untiled` the entries of all axes that a block has the whole of."""
+
+    search: TileSearch
+    rows: Sequence[str]
+    untiled: int
+
+    def first(self, tied: Sequence[Proposal]) -> Proposal:
+        """The one that is preferred of some that are alike, the quickest of which is the first.
+
+        First whose tiles have whole lines of memory; then the longest blocks of loops, since memory is read in longer
+        pieces, and sums are put together less often. Without a loop, those whose threads have enough to load at once
+        (`LOAD_BYTES`, and `LOADS` times that before a sum): of them the one with most blocks on a core; then with
+        fewest warps, which wait for each other, where other blocks run meanwhile.
+        """
+        blocks = [block for block, _ in self.search.kernel.loops]
+
+        def with_loops(p: Proposal) -> tuple[float, ...]:
+            return -self.row_bytes(p), -math.prod(p.tiles[block] for block in blocks), p.time_s
+
+        def without(p: Proposal) -> tuple[float, ...]:
+            shared = p.blocks_per_sm > 1
+            return -self.row_bytes(p), -p.blocks_per_sm, p.warps * shared, self.thread_bytes(p) * shared, p.time_s
+
+        if blocks:
+            return min(tied, key=with_loops)
+        enough = LOAD_BYTES * (LOADS if any(self.search.kernel.chains.values()) else 1)
+        return min([p for p in tied if self.thread_bytes(p) >= enough] or tied[:1], key=without)
+
+    def row_bytes(self, p: Proposal) -> float:
+        """The bytes in memory of the shortest row that a tile cuts out of an array, but no more than a line."""
+        lengths = [p.tiles[name] for name in self.rows if name in p.tiles]
+        return min([LINE, *(self._narrow() * length for length in lengths)])
+
+    def thread_bytes(self, p: Proposal) -> float:
+        """The bytes in memory of what a thread has of the tile of an array, in the narrowest type."""
+        return self._narrow() * math.prod(p.tiles.values()) * self.untiled / (self.search.chip.warp * p.warps)
+
+    def _narrow(self) -> float:
+        """The bytes of an entry in the narrowest type of an array."""
+        kinds = [self.search.dtypes] if isinstance(self.search.dtypes, str) else list(self.search.dtypes.values())
+        return min((BYTES[kind] for kind in kinds if kind in BYTES), default=LOAD_BYTES)
