@@ -25,8 +25,8 @@ def form(operator: str, stream: str | None = None, tiles: str = "") -> cd.catego
 def unproved(
     program: cd.category.Diagram, stream: str | None, tiles: str = "", *, skips: str = "", parts: str = ""
 ) -> cd.category.Diagram:
-    """A program streamed along an axis, in parts of an axis, grouped by axes and without blocks that a mask empties; as far
-    as these are given.
+    """A program streamed along an axis, in parts of an axis, grouped by axes and without blocks that a mask empties, as
+    far as these are given.
 
     Without the theorem: for tests of what is written, counted or planned of it.
 
