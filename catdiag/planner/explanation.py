@@ -318,9 +318,9 @@ def _rejection_reason(search: TileSearch, other: Choice, chosen: Choice, ratio: 
         **{WORDS[n]: (theirs.part_seconds[n], ours.part_seconds[n]) for n in ("tensor", "exp", "alu", "L2")},
         "waiting": (theirs.stall_seconds, ours.stall_seconds),
     }
-    more = {name: there * theirs.groups - here * ours.groups for name, (there, here) in spent.items()}
-    worse = max(more, key=lambda name: more[name])
-    if more[worse] <= 0:
+    beyond = {name: there * theirs.groups - here * ours.groups for name, (there, here) in spent.items()}
+    worse = max(beyond, key=lambda name: beyond[name])
+    if beyond[worse] <= 0:
         return f"a group takes {theirs.single_block_seconds / ours.single_block_seconds:.2f} times as long"
     if theirs.blocks_per_sm < ours.blocks_per_sm:
         return f"{int(theirs.blocks_per_sm)} on a core at once, not {int(ours.blocks_per_sm)}; more on {worse}"
