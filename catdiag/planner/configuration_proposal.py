@@ -26,6 +26,8 @@ class Proposal:
     differences: tuple[str, ...] = ()
     specialized: bool = False
     bytes_moved: int = 0
+    waits_for_memory: bool = False
+    """Whether HBM is busy for nearly all of the time: then more loads on their way do no harm, and may help."""
 
     @property
     def arguments(self) -> dict[str, int]:

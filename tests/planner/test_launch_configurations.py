@@ -133,6 +133,13 @@ def test_given_tiles_are_taken_and_checked():
         propose(HEADS, "TPU v5p", LONG)
 
 
+def test_a_kernel_that_waits_for_memory_has_the_most_stages_of_those_alike():
+    """Measured on an H200: 34.8 µs with four, 42.1 with three; a square product was 0.7% quicker with three."""
+    skinny, square = ({"a": rows, "b": 8192, "c": 8192} for rows in (64, 8192))
+    matmul = cd.library.get("matmul").stream("b").group("a c")
+    assert propose(matmul, "H200", skinny)[0].stages == 4 and propose(matmul, "H200", square)[0].stages == 3
+
+
 def test_what_cannot_fit_says_what_it_needs():
     with pytest.raises(DoesNotFit, match=r"no Triton kernel fits H200: g_b=1.* needs .* of 232,448 bytes of SMEM and"):
         propose(HEADS, "H200", {**LONG, "d": 4096})
