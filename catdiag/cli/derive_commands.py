@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -54,7 +55,8 @@ def run_derive(options: DeriveOptions) -> int:
         if options.on is not None:
             sizes = {**example_sizes, **sizes}
         target = _target(options, diagram, sizes)
-        with working("deriving"):
+        with working("deriving") as says:
+            target = None if target is None else replace(target, progress=says)
             report = derive(diagram, ask, target, request)
         page = None
         if options.html is not None and report.proved:

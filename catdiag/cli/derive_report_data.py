@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +42,7 @@ class DeriveTarget:
     stages: int | None = None
     scalars: Mapping[str, int] = field(default_factory=dict)
     products: Products = "triton"
+    progress: Callable[[str], object] | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -219,6 +220,7 @@ def _searched(
             cuts=request.cuts,
             several=request.several,
             products=target.products,
+            progress=target.progress,
         )[0]
     except (DoesNotFit, NotFusable):
         return begun, None

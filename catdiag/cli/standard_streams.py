@@ -92,12 +92,14 @@ def own_streams() -> Iterator[None]:
 
 
 @contextmanager
-def working(what: str) -> Iterator[None]:
-    """Shows on a terminal that work is in progress; otherwise nothing."""
+def working(what: str) -> Iterator[Callable[[str], None]]:
+    """Shows on a terminal that work is in progress, and each step that is said to the function that it gives;
+    otherwise nothing."""
     if not sys.stderr.isatty():
-        yield
+        yield lambda step: None
         return
     from rich.console import Console
+    from rich.markup import escape
 
-    with Console(stderr=True).status(f"{what} …"):
-        yield
+    with Console(stderr=True).status(f"{what} …") as status:
+        yield lambda step: status.update(f"{what}: {escape(step)} …")

@@ -11,7 +11,7 @@ Tiles may be as large as the axes.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -62,6 +62,13 @@ class PlanTarget:
     """Integer inputs, by name, that say how often loops iterate which skip blocks: the width of a window."""
     products: str = "triton"
     """Who computes products: "triton", "torch", or "quickest"."""
+    progress: Callable[[str], object] | None = field(default=None, repr=False, compare=False)
+    """What is called with each step of the search, in words."""
+
+    def says(self, step: str) -> None:
+        """Says that a step of the search begins."""
+        if self.progress is not None:
+            self.progress(step)
 
     def sizes_of(self, diagram: Diagram) -> dict[str, int]:
         """Those that a diagram is given."""

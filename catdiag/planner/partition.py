@@ -164,6 +164,7 @@ def searching(
     several: bool = False,
     products: Literal["triton", "torch", "quickest"] = "triton",
     ask: Z3 | None = None,
+    progress: Callable[[str], object] | None = None,
 ) -> PartitionSearch:
     """The search for the kernels of a diagram that take the least predicted time on a chip, before anything is proved.
 
@@ -175,9 +176,10 @@ def searching(
     once, also where the model has one kernel for as quick. `products` says who computes products of two arrays in
     bf16 or fp16: "triton", kernels that are written; "torch", which has them from cuBLAS, but for products of products
     that one kernel makes (attention); or, of a kernel that is a product and nothing else, "quickest", as is predicted.
-    That torch computes a product is assumed, and said (`catdiag.planner.library_products`). Raises DoesNotFit where no
-    way fits, with what the least of them would need; SizeError for sizes that are missing; CatdiagError for a diagram
-    that runs in loops or groups already, and NotFusable for one without a box at work, and for `several` of one box.
+    That torch computes a product is assumed, and said (`catdiag.planner.library_products`). `progress` is called with
+    each step in words: "proving kernel 2 of 7, which makes Q". Raises DoesNotFit where no way fits, with what the
+    least of them would need; SizeError for sizes that are missing; CatdiagError for a diagram that runs in loops or
+    groups already, and NotFusable for one without a box at work, and for `several` of one box.
     """
     if runs_in_kernels(diagram):
         raise CatdiagError("the diagram runs in loops or groups already: ask for its plan before it is derived")
@@ -188,7 +190,7 @@ def searching(
     check_sizes(diagram, {**sizes, **scalars}, scalars)
     check_cuts(cuts, several)
     require(products in ("triton", "torch", "quickest"), "products", products, "'triton', 'torch' or 'quickest'")
-    target = PlanTarget(chips.get(hardware), sizes, dtype, stages, scalars, products=products)
+    target = PlanTarget(chips.get(hardware), sizes, dtype, stages, scalars, products, progress)
     solver = ask or Z3()
     row = StageSequence(diagram)
     if not row.stages:
@@ -332,6 +334,8 @@ class PartitionSearch(WrittenKernelSearch):
             segment, target = self.row.segment_diagram(*span), self.target_of(span)
             known, names = self._class_of(span)
             while known.made is None:
+                makes = ", ".join(self.row.names[w] for w in self.row.segment(*span).makes)
+                self.target.says(f"proving kernel {len(found) + 1} of {len(option)}, which makes {makes}")
                 try:
                     known.made = self._kernel(known, taken, len(found) + 1, len(option) == 1), known.names
                 except (*REFUSED, DoesNotFit, NotFusable) as error:
@@ -386,6 +390,7 @@ class PartitionSearch(WrittenKernelSearch):
                 for span, made in zip(option, kernels, strict=True)
             )
             given = [f"kernel {k}: {made.unproved}" for k, made in enumerate(kernels, 1) if made.unproved]
+            self.target.says(f"proving that the {len(option)} kernels mean {source.title or 'the diagram'} together")
             try:
                 derivation = cut(row, parts, self._saved(option), source, self.ask, self.form, given)
             except NotProvedTogether as error:

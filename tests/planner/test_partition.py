@@ -357,6 +357,22 @@ def test_a_kernel_may_need_a_size_that_none_of_its_arrays_has() -> None:
     assert found.kernels[1].sizes == {"a": 256, "b": 512, "d": 128}
 
 
+def test_each_step_is_said_as_it_begins() -> None:
+    def two(A: Any, W: Any) -> Any:
+        N = A / cd.sum(A, "x")
+        return cd.einsum("q x, x d -> q d", N, W)
+
+    said: list[str] = []
+    sizes = {"q": 8192, "x": 4096, "d": 4096}
+    cd.algorithm("q x, x d -> q d", name="two")(two).plan("H200", sizes, several=True, progress=said.append)
+    assert said[0] == "timing stages 1 to 1 of 3 as one kernel"
+    assert [step for step in said if step.startswith("proving")] == [
+        "proving kernel 1 of 2, which makes N",
+        "proving kernel 2 of 2, which makes einsum [q d]",
+        "proving that the 2 kernels mean two together",
+    ]
+
+
 def test_a_kernel_that_is_much_slower_as_it_is_written_is_compared_with_others() -> None:
     """A norm after a product needs whole rows in a group, which the ideal model takes for free."""
 
