@@ -241,7 +241,8 @@ def test_kernels_that_are_not_proved_are_named(run, op, tmp_path, monkeypatch):
 
 def test_products_of_torch_are_assumed_and_not_called_proved(run, op, tmp_path):
     data, page = tmp_path / "d.json", tmp_path / "page.html"
-    done = run("derive", op("gated_mlp"), *SMALL, "--products", "torch", "--json", data, "--html", page)
+    sizes = ["--on", "h200", "--size", "t=2048,d=512,f=2048,e=512"]
+    done = run("derive", op("gated_mlp"), *sizes, "--products", "torch", "--json", data, "--html", page)
     assert (done.status, done.err) == (0, "")
     assert "assumed    kernel 1: torch computes gate[t f] = Σ_{d} X[t d] · W[d f], up to rounding" in done.out
     assert len(json.loads(data.read_text())["kernels"]["assumptions"]) == 3
