@@ -78,6 +78,9 @@ class _SourceWriter:
         self.texts: dict[int, PythonExpression] = {k: Name(name) for k, name in enumerate(names)}
         self.types: dict[int, ArrayType] = dict(enumerate(graph.dom))
         self.sizes: dict[str, Size] = {}
+        # The axes whose sizes a line that is written says; those of texts that wait for their use, by wire.
+        self.said: dict[str, Size] = {}
+        self.waiting: dict[int, dict[str, Size]] = {}
         self.lines: list[str] = []
         self.taken = {*names, "cd", self.name}
         self.uses: dict[int, int] = {}
@@ -90,7 +93,7 @@ class _SourceWriter:
                 if _makes_real(node.box.op, beside):
                     self.made_real.add(wire)
         for ty in graph.dom:
-            self._learn(ty)
+            self.said |= self._learn(ty)
         count = len(graph.dom)
         for node in graph.nodes:
             wires = range(count, count + len(node.box.cod))
@@ -105,7 +108,8 @@ class _SourceWriter:
         """The function itself."""
         inputs = [_type(ty, {}) for ty in self.diagram.graph.dom]
         # The sizes of axes that are made in between are computed, where they are no name or number.
-        computed = {n: size for n, size in self.sizes.items() if isinstance(size, tuple)}
+        given = {part.name for ty in self.diagram.graph.dom for axis in ty.axes for part in (axis, *axis.parts)}
+        computed = {n: size for n, size in self.sizes.items() if isinstance(size, tuple) and n not in given}
         outputs = [_type(ty, computed) for ty in self.diagram.cod]
         results = ", ".join(str(self.texts[w]) for w in self.diagram.graph.outputs)
         names = ", ".join(str(self.texts[k]) for k in range(len(inputs)))
@@ -119,8 +123,9 @@ class _SourceWriter:
         text = op_row(BOXES, node.box, "written as source")(self, node.box, operands)
         if isinstance(node.box.op, ops.Const) and wires[0] in self.made_real:
             text = Code(str(text).removesuffix(".0"), text.level)
+        said: dict[str, Size] = {n: size for w in node.inputs for n, size in self.waiting.get(w, {}).items()}
         for ty in node.box.cod:
-            self._learn(ty)
+            said |= self._learn(ty)
         self.types.update(zip(wires, node.box.cod, strict=True))
         if len(wires) > 1:
             names = [self._fresh() for _ in wires]
@@ -132,6 +137,9 @@ class _SourceWriter:
             self.texts[wires[0]] = Name(name)
         else:
             self.texts[wires[0]] = text
+            self.waiting[wires[0]] = said
+            return
+        self.said = {**said, **self.said}
 
     def _fresh(self) -> str:
         number = 1
@@ -140,10 +148,10 @@ class _SourceWriter:
         self.taken.add(f"v{number}")
         return f"v{number}"
 
-    def _learn(self, ty: ArrayType) -> None:
-        for axis in ty.axes:
-            for part in (axis, *axis.parts):
-                self.sizes.setdefault(part.name, part.size)
+    def _learn(self, ty: ArrayType) -> dict[str, Size]:
+        found = {part.name: part.size for axis in ty.axes for part in (axis, *axis.parts)}
+        self.sizes = {**found, **self.sizes}
+        return found
 
     def array(self, operand: PythonExpression, ty: ArrayType) -> str:
         """An operand on which a method is called."""
@@ -167,7 +175,7 @@ class _SourceWriter:
     def index(self, box: ops.Box, operands: Sequence[PythonExpression]) -> PythonExpression:
         """The positions along an axis."""
         (axis,) = box.cod[0].axes
-        return Code(f'cd.index("{_axis(axis, self.sizes)}")')
+        return Code(f'cd.index("{_axis(axis, self.said)}")')
 
     def rename(self, box: ops.Box, operands: Sequence[PythonExpression]) -> PythonExpression:
         """Axes renamed, transposed, or new."""
@@ -183,7 +191,7 @@ class _SourceWriter:
             return text
         if set(names) == set(made.names):
             return Code(f'cd.rearrange({text}, "{" ".join(names)} -> {" ".join(made.names)}")')
-        return Code(f'cd.broadcast({text}, "{" ".join(_axis(a, self.sizes) for a in made.axes)}")')
+        return Code(f'cd.broadcast({text}, "{" ".join(_axis(a, self.said) for a in made.axes)}")')
 
     def reindex(self, box: ops.Box, operands: Sequence[PythonExpression]) -> PythonExpression:
         """A product or coproduct of axes, taken apart or put together."""
@@ -206,7 +214,7 @@ class _SourceWriter:
         if not op.index_axes and read.at == (("1", 0),):
             rest = " ".join(n for n in given.names if n != "1")
             return Code(f'cd.rearrange({operands[0]}, "{" ".join(given.names)} -> {rest}")')
-        arguments = [str(operands[0]), f'"{" ".join(_axis(a, self.sizes) for a in op.index_axes)}"']
+        arguments = [str(operands[0]), f'"{" ".join(_axis(a, self.said) for a in op.index_axes)}"']
         if len(op.reads) == 2:
             self._check_fill(box, read.at, read.where)
             arguments.append(f"fill={operands[1]}")
@@ -254,7 +262,9 @@ class _SourceWriter:
 
     def size(self, size: Size) -> PythonExpression:
         """A size, as that of an axis."""
-        axis = next((name for name, own in self.sizes.items() if own == size), None)
+        axis = next((name for name, own in self.said.items() if own == size), None)
+        if axis is None and isinstance(size, int):
+            return Code(str(size))
         if axis is not None:
             return Code(f'cd.size("{axis}")')
         if not isinstance(size, tuple):

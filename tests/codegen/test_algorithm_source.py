@@ -61,6 +61,18 @@ def test_reads_reshapes_casts_and_constants() -> None:
     assert "z=((x+1)*2)" in everything.code("algorithm")
 
 
+def test_sizes_of_axes_stand_where_they_are_read_first() -> None:
+    def parts(a):  # type: ignore[no-untyped-def]
+        first = cd.index("k=2") < 1
+        second = cd.reindex(a, "h k=2", x=lambda h, k: 2 * h + k)
+        return cd.where(first, cd.max(second, "k"), second)
+
+    made = cd.algorithm("x q=(1+(h*w)), h w -> h k=2, q=(1+(h*w))", name="made")(
+        lambda a, b: (parts(cd.sum(a, "q")) * cd.sum(b, "w"), cd.sum(a, "x"))
+    )
+    assert executed(made.code("algorithm")) == made
+
+
 def test_a_function_inside_is_a_function_before() -> None:
     norm = cd.algorithm("x -> x", name="norm")(lambda a: a / cd.sqrt(cd.sum(a * a, "x")))
     twice = cd.algorithm("x -> x", name="twice")(lambda a: norm(norm(a) + 1))
