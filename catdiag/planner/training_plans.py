@@ -78,9 +78,11 @@ def training_plans(
 
 
 def training_kernels(planned: Plan, wrt: tuple[int, ...]) -> TrainingKernels:
-    """The kernels of both passes of what was planned, for the same chip, sizes and types. Raises as `training_plans`
-    and `Plan.compile` do."""
+    """The kernels of both passes of what was planned, for the same chip, sizes and types. Sizes that no array shows
+    which a pass reads, such as that of the table by which an embedding is differentiated, are those of the plan. Raises
+    as `training_plans` and `Plan.compile` do."""
     assert planned.chip is not None, "a plan is for a chip"
     ask = planned.derivation.ask
     made = training_plans(planned.source, planned.chip, planned.sizes, planned.dtypes, wrt, ask)
-    return TrainingKernels(made.passes, made.forward.compile(), made.backward.compile())
+    forward, backward = (plan.compile().at(sizes=planned.sizes) for plan in (made.forward, made.backward))
+    return TrainingKernels(made.passes, forward, backward)

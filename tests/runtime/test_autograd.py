@@ -102,6 +102,13 @@ class TestRun:
         with torch.no_grad():
             assert not kernel(X, g, 1e-3).requires_grad
 
+    def test_sizes_that_the_backward_pass_reads_of_no_array_are_those_of_the_plan(self) -> None:
+        kernel = cd.library.embedding.plan("H200", {"v": 24, "d": 16, "t": 32}, dtype="fp32").compile()
+        table, tokens = torch.randn(24, 16, requires_grad=True), torch.randint(0, 24, (32,))
+        weight = torch.randn(32, 16)
+        one, other = (torch.autograd.grad((y * weight).sum(), [table]) for y in (kernel(table, tokens), table[tokens]))
+        torch.testing.assert_close(one, other)
+
     def test_torch_compile_takes_it_whole(self) -> None:
         kernel, (X, g) = self.kernel(), self.data()
 
