@@ -185,8 +185,9 @@ def busy_seconds(k: KernelInstance, work: BlockWork) -> Numbers:
 
 
 def sum_seconds(k: KernelInstance) -> Numbers:
-    """What iterations wait for sums that they add up in place: each is put together by the warps in every iteration."""
-    sums = any(body.found.in_place for body in k.kernel.bodies())
+    """What iterations wait for sums that they add up in place, where they wait for no other: the warps put each
+    together in every iteration."""
+    sums = any(body.found.in_place for body in k.kernel.bodies()) and not any(k.kernel.chains.values())
     return (CROSSING * k.chip.wait_clocks / k.chip.clock_hz) * k.iterations if sums else 0.0
 
 
