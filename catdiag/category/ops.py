@@ -41,6 +41,10 @@ class Map:
         return str(self.fn)
 
 
+COMBINES = {"sum": "add", "prod": "mul", "max": "max", "min": "min", "any": "or", "all": "and"}
+"""The scalar function that combines two results of a reduction, by its monoid."""
+
+
 @dataclass(frozen=True)
 class Reduce:
     """A reduction over one axis by a commutative monoid."""
@@ -52,6 +56,11 @@ class Reduce:
     def name(self) -> str:
         """A short name for pictures and messages."""
         return f"{self.monoid}[{self.axis}]"
+
+    @property
+    def combines(self) -> str:
+        """The scalar function that combines two results."""
+        return COMBINES[self.monoid]
 
 
 @dataclass(frozen=True)

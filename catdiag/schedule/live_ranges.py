@@ -22,9 +22,6 @@ from catdiag.category.ops import Box, Const, Einsum, FoldOp, GroupOp, Index, Map
 from catdiag.category.substitution import inline
 from catdiag.schedule.access_region import PickedElements, TileWindow
 
-# The binary function that combines two results of each reduction.
-COMBINES = {"sum": "add", "prod": "mul", "max": "max", "min": "min", "any": "or", "all": "and"}
-
 
 def elementwise(box: Box) -> bool:
     """Whether a box is a scalar function, or a product without summation: its result may be written over an input in
@@ -105,10 +102,11 @@ def _single_use(box: Box) -> bool:
     return isinstance(box.op, Reduce) or (isinstance(box.op, Einsum) and len(box.dom) == 1)
 
 
-def _monoid(box: Box) -> str:
+def _combines(box: Box) -> str:
+    """The scalar function that combines two results of a reduction or contraction; empty for other boxes."""
     if isinstance(box.op, Reduce):
-        return box.op.monoid
-    return "sum" if isinstance(box.op, Einsum) and contracts(box) else ""
+        return box.op.combines
+    return "add" if isinstance(box.op, Einsum) and contracts(box) else ""
 
 
 @dataclass
@@ -174,7 +172,7 @@ def live_ranges(graph: Graph, free: Sequence[bool], states: int, kept: bool) -> 
             source = maker[w]
             if source < 0 or root[w] != w or w in ends or w in viewed or readers[w] != [place]:
                 continue
-            if COMBINES.get(_monoid(graph.nodes[source].box)) != node.box.op.fn:
+            if _combines(graph.nodes[source].box) != node.box.op.fn:
                 continue
             (v,) = set(node.inputs) - {w}
             is_array = (maker[v] >= 0 or v < states) and root[v] == v and v not in viewed and not free[v]
@@ -279,7 +277,7 @@ def chain(graph: Graph, found: LiveRanges, states: int) -> int:
     for place, node in enumerate(graph.nodes):
         waits = place not in ends and not is_view(node.box)
         longest = max((depth[w] + (waits and summed[w]) for w in node.inputs), default=0)
-        made = summed[node.inputs[0]] if is_view(node.box) else place in ends or bool(_monoid(node.box))
+        made = summed[node.inputs[0]] if is_view(node.box) else place in ends or bool(_combines(node.box))
         depth.extend([longest] * len(node.box.cod))
         summed.extend([made] * len(node.box.cod))
     return max((depth[w] for w in graph.outputs), default=0)

@@ -10,8 +10,6 @@ from catdiag.category.ops import Box, Const, Einsum, FoldOp, GroupOp, Index, Map
 from catdiag.category.substitution import inline
 from catdiag.schedule.access_region import PickedElements, TileWindow
 
-_INTO = {"sum": "add", "prod": "mul", "max": "max", "min": "min", "any": "or", "all": "and"}
-
 
 def is_view(box: Box) -> bool:
     """Whether a box only shows the elements of its input in another way, without a copy.
@@ -153,13 +151,13 @@ class Outline:
             return False
         box = source.box
         if isinstance(box.op, Reduce):
-            monoid = box.op.monoid
+            combines = box.op.combines
         elif isinstance(box.op, Einsum) and {n for t in box.dom for n in t.names} > set(box.cod[0].names):
-            monoid = "sum"
+            combines = "add"
         else:
             return False
         host = self.graph.nodes[place].box
-        if not isinstance(host.op, Map) or host.op.fn != _INTO[monoid]:
+        if not isinstance(host.op, Map) or host.op.fn != combines:
             return False
         made_here = target < self.states or (self.maker.get(target) in self.places and self.base[target] == target)
         viewed = any(is_view(self.graph.nodes[p].box) for p in self.direct[target])

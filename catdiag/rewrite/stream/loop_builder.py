@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from catdiag.category.diagram import Diagram
-from catdiag.category.ops import Box, Const, FoldOp, View, const_box, map_box, reduce_box
+from catdiag.category.ops import COMBINES, Box, Const, FoldOp, View, const_box, map_box, reduce_box
 from catdiag.category.types import ArrayType, Ty
 from catdiag.rewrite.box_formulas import describe
 from catdiag.rewrite.graph_builder import GraphBuilder, element_type, localized
@@ -230,9 +230,8 @@ class LoopBuilder:
         return builder.map("mul", value, rho)
 
     def _combined(self, builder: GraphBuilder, c: Component, left: int, right: int, ty: ArrayType) -> int:
-        fn = {"sum": "add", "prod": "mul", "max": "max", "any": "or", "all": "and"}[c.monoid]
         dom = Ty(builder.types[left], builder.types[right])
-        made = map_box(fn, list(dom))
+        made = map_box(COMBINES[c.monoid], list(dom))
         if made.cod[0].names == ty.names:
             return builder.add(Box(made.op, dom, Ty(ty)), (left, right))
         return builder.cast(builder.add(made, (left, right)), ty)
