@@ -65,8 +65,7 @@ against the diagram's meaning in float64 (the error is ‖out − ref‖ / ‖re
 times are medians, with quartiles where those are further than 3% apart. In brackets after a peer: how many times as
 fast as the peer the kernel is, with the tiles that the cost model chose first, and with the best of those that it
 proposed where that is another. Operations are those of the diagram's contractions by formula, in the order that
-multiplies least, without what a mask empties, the same for all. Attention has 16,384 tokens and 2,048 columns of
-queries in all.
+multiplies least, without what a mask empties, the same for all.
 """
 
 

@@ -14,7 +14,12 @@ from catdiag.rewrite.derivation import titled
 
 TOKENS, COLUMNS = 16_384, 2_048
 HEADS = ("h", ("Q", "K", "V")), ("b", ("Q", "K", "V"))
-FORWARD, VARIANTS, DECODING, LAYERS = "Attention forward", "Variants of attention", "Decoding", "Layers"
+FORWARD, VARIANTS, DECODING, LAYERS = (
+    "Attention forward, 16,384 tokens and 2,048 columns of queries in all",
+    "Variants of attention, as many tokens and columns",
+    "Decoding",
+    "Layers",
+)
 
 
 @dataclass(frozen=True)
