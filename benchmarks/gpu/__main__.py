@@ -57,9 +57,7 @@ AGAIN = 75
 """The exit status of a process that has to be started anew."""
 _WARM = 150.0
 """Seconds after which compiling a case beforehand is given up."""
-_HEAD = """# Speed of kernels
-
-Kernels that `catdiag` wrote, beside what people use today. Written by `python -m benchmarks.gpu` ([how it is
+_HEAD = """Kernels that `catdiag` wrote, beside what people use today. Written by `python -m benchmarks.gpu` ([how it is
 measured](../how-to/benchmark_a_kernel.md)), in one run on one GPU: every contestant is first checked on fresh inputs
 against the diagram's meaning in float64 (the error is ‖out − ref‖ / ‖ref‖), then all are timed in interleaved rounds;
 times are medians, with quartiles where those are further than 3% apart. In brackets after a peer: how many times as
@@ -248,7 +246,7 @@ def finish(options: argparse.Namespace, cases: Sequence[BenchCase]) -> None:
     known = next((data["about"] for data in lines(options.rows) if "about" in data), {})
     ordered = [done[c.name] for c in cases if c.name in done]
     missing = [c.name for c in cases if c.name not in done]
-    text = page(ordered, known, missing, _HEAD)
+    text = page(ordered, known, missing, f"# {options.title}\n\n{_HEAD}")
     if any(sum(r.name.startswith(OURS) for r in row.results) > 1 for row in ordered):
         text += f"\n{reached(ordered)}\n"
     if options.write is not None:
@@ -262,6 +260,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, help="what benchmarks.gpu.prepare wrote")
     parser.add_argument("--write", type=Path, default=None, help="the page")
+    parser.add_argument("--title", default="Speed of kernels", help="of the page")
     parser.add_argument("--rows", type=Path, default=None, help="the file of rows [rows.jsonl in the folder]")
     parser.add_argument("--only", default="", help="a regular expression that the name of a case matches somewhere")
     parser.add_argument("--rounds", type=int, default=15)

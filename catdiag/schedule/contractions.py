@@ -167,7 +167,7 @@ def register_reads(
     the computation.
 
     >>> import catdiag as cd
-    >>> sums = cd.algorithm("t d, d o -> t o, t")(lambda X, W: (cd.einsum("t d, d o -> t o", X, W), cd.sum(X, "d")))
+    >>> sums = cd.algorithm("t d, d o -> t o")(lambda X, W: cd.einsum("t d, d o -> t o", X, W) + cd.sum(X, "d"))
     >>> from catdiag.schedule.kernel_analysis import measure
     >>> kernel = measure(sums.stream("d").group("t o").diagram, "bf16", registers=True).kernels[0]
     >>> [(str(one.read), str(one.widened)) for one in kernel.register_reads]
