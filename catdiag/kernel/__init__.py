@@ -12,7 +12,8 @@ its files in reading order:
   apply; `rule_arguments`, parsing of their arguments; `scalar_rules` and `reduction_rules`; `loop_rules`, loops and
   groups by induction; `judgments`, conditions by proofs that are replayed.
 - *arithmetic*, on which rules rest: `facts` and `context`, what is known at a place in a term (ranges, facts, signs);
-  `polynomial`, the normal form behind `ring` and `field`; `opaque_atoms`, goals about reals for a solver.
+  `polynomial`, the normal form behind `ring` and `field`, with `rationals`, its numbers; `opaque_atoms`, goals about
+  reals for a solver.
 - *vacuity*, on which no equation rests: `witness` and `contradiction`, whether the hypotheses of a theorem can be met.
 """
 
@@ -29,7 +30,7 @@ READING_ORDER = {
         "composition",
     ),
     "rules": ("rewrite_rules", "rule_arguments", "scalar_rules", "reduction_rules", "loop_rules", "judgments"),
-    "arithmetic": ("facts", "context", "polynomial", "opaque_atoms"),
+    "arithmetic": ("facts", "context", "rationals", "polynomial", "opaque_atoms"),
     "vacuity": ("witness", "contradiction"),
 }
 """The files of this room, by what they are for, in the order in which they are read."""
