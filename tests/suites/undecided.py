@@ -25,10 +25,7 @@ UNDECIDED: dict[str, tuple[str, ...]] = {
         "blocks: exclusive prefix sum",
         "optimisers: window as a difference of causal sums",
     ),
-    "exponentials of cases with minus infinity": (
-        "normalisers: causal softmax without its stabiliser",
-        "blocks: prefix maximum of an exponential",
-    ),
+    "exponentials of cases with minus infinity": ("blocks: prefix maximum of an exponential",),
     "an order of merged indices by their digits": (
         "blocks: prefix sums in blocks",
         "blocks: causal linear products in chunks",
