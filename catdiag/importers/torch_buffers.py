@@ -82,9 +82,8 @@ def _triangle(
     if inside == outside or inside != inside or outside != outside:
         return None
     diagonal = sum(v == inside for v in numbers[0]) - 1
-    last = len(numbers[0]) - 1
-    if not 0 <= diagonal < last:  # one that starts further down
-        diagonal = -next(k for k, row in enumerate(numbers) if row[0] == inside) if diagonal < 0 else diagonal
+    if diagonal < 0:  # it starts further down
+        diagonal = -next(k for k, row in enumerate(numbers) if row[0] == inside)
     if any(v != (inside if k <= q + diagonal else outside) for q, row in enumerate(numbers) for k, v in enumerate(row)):
         return None
     dims = [b.factors.dimension(n) for n in shape]

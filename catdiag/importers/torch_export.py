@@ -100,7 +100,7 @@ def from_torch_pair(
     other.read()
     same_results(one, other)
     found = one.named({})
-    single = {k for k, source in enumerate(one.sources) if (source in one.held) != (source in other.held)}
+    single = {k for k, source in enumerate(one.sources) if (source in one.contents) != (source in other.contents)}
     built = [reader.built(found, merged_results=False) for reader in (one, other)]
     return Imported(built[0].diagram, replace(built[0].example, single=frozenset(single))), built[1]
 
@@ -206,7 +206,7 @@ class _ExportReader(GraphReader):
         self.values: dict[Any, Any] = {}
         self.spelled: Mapping[str, str] = {}
         self.beside = beside
-        self.held: dict[str, tuple[Any, ...]] = {}
+        self.contents: dict[str, tuple[Any, ...]] = {}
         """What buffers and constants hold, by where they are read from."""
         self._tied: dict[Any, ArrayValue] = {}
         self._passed = 0
@@ -246,8 +246,8 @@ class _ExportReader(GraphReader):
             self.values[node] = self.builder.constant(number, list(state.shape), _element(state.dtype))
             return
         target = (spec.target or self.spelled.get(node.name, node.name)).removeprefix(f"{OTHER}.")
-        held = state is not None and spec.kind.name in ("BUFFER", "CONSTANT_TENSOR")
-        if held and self.builder.read_parts and not value.is_complex():
+        constant = state is not None and spec.kind.name in ("BUFFER", "CONSTANT_TENSOR")
+        if constant and self.builder.read_parts and not value.is_complex() and not is_statistic(target):
             read = of_positions(self.builder, target, state, _element(value.dtype))
             if read is not None:
                 self.values[node] = read
@@ -256,7 +256,8 @@ class _ExportReader(GraphReader):
         if spec.kind.name == "USER_INPUT":
             source, self._passed = self._passed, self._passed + 1
         tied = [] if key is None else [name for name, found in self._tensors() if found == key]
-        source = self._held(target, state) if held else next((name for name in tied if name in self.shared), source)
+        shared = next((name for name in tied if name in self.shared), source)
+        source = self._same_content(target, state) if constant else shared
         lengths = [_hint(n) for n in value.shape]
         array = state if state is not None else self._example(node.name)
         hints = [_symbol(n) for n in value.shape]
@@ -271,16 +272,16 @@ class _ExportReader(GraphReader):
             self._tied[key] = made
             self.shared.update(dict.fromkeys(tied, made))
 
-    def _held(self, name: str, tensor: Any) -> str:
+    def _same_content(self, name: str, tensor: Any) -> str:
         """Where a buffer or constant is read from: the other program's, if that is equal or of its name and no other
         constant, else a place of its own. Raises nothing: two that differ are two inputs, as a note says."""
         content = str(tensor.dtype), tuple(tensor.shape), tensor.detach().cpu().reshape(-1).tolist()
-        theirs = {} if self.beside is None else self.beside.held
+        theirs = {} if self.beside is None else self.beside.contents
         source = next((n for n in (name, *theirs) if theirs.get(n) == content), name)
         if source in theirs and theirs[source] != content and not is_statistic(name):
             self.builder.notes.append(f"{name} holds other numbers in {self.builder.title}: it is an input of its own")
             source = f"{name} of {self.builder.title}"
-        self.held[source] = content
+        self.contents[source] = content
         return source
 
     def _tensors(self) -> list[tuple[str, Any]]:

@@ -72,16 +72,16 @@ class ModulePair:
         found = {name for d in (self.first, self.second) for name in _symbols(d)}
         return ", ".join(f"{name} == {n}" for name, n in self.sizes.items() if name in found)
 
-    def agree(self, held: bool = False) -> bool:
-        """Whether both give the same numbers in float64 on the arrays of the example; if only buffers and constants are
-        `held`, on these and random real numbers."""
+    def agree(self, random_inputs: bool = False) -> bool:
+        """Whether both give the same numbers in float64 on the arrays of the example; with `random_inputs`, on its
+        buffers and constants and random real numbers for other arrays."""
         import numpy as np
 
         from catdiag.execute.interpreter import run
 
         arrays = [a.detach().cpu().double().numpy() if a.is_floating_point() else a.cpu().numpy() for a in self.arrays]
         random = np.random.Generator(np.random.PCG64(0))
-        if held:
+        if random_inputs:
             real = [k for k, ty in enumerate(self.first.dom) if ty.element == "real" and k not in self.single]
             arrays = [random.random(a.shape) if k in real else a for k, a in enumerate(arrays)]
         try:
@@ -89,7 +89,8 @@ class ModulePair:
         except CatdiagError:
             return False
         one, other = (v if isinstance(v, tuple) else (v,) for v in found)
-        near = {"rtol": 1e-5, "atol": 1e-6} if held else {"rtol": 1e-9, "atol": 1e-11}  # tables are rounded to float32
+        # Tables in buffers are rounded to float32.
+        near = {"rtol": 1e-5, "atol": 1e-6} if random_inputs else {"rtol": 1e-9, "atol": 1e-11}
         return all(np.allclose(a, b, equal_nan=True, **near) for a, b in zip(one, other, strict=True))
 
 
@@ -121,7 +122,7 @@ def prove_modules(pair: ModulePair, prove: Proving, assume: Sequence[str] = ()) 
         return prove(pair.first, pair.second, assume), pair.notes
     except (Refuted, Undecided) as error:
         failure = error
-    if isinstance(failure, Refuted) and pair.single and pair.agree(held=True):
+    if isinstance(failure, Refuted) and pair.single and pair.agree(random_inputs=True):
         names = ", ".join(pair.first.input_names[k] for k in sorted(pair.single))
         raise Undecided(
             f"{pair.first.title} and {pair.second.title} give the same with what {names} holds, and differ where it "

@@ -116,3 +116,12 @@ def test_an_array_cut_in_two_ways_that_do_not_refine_each_other() -> None:
         return torch.cat([-x[..., 2:4], x[..., :2], x[..., 4:]], -1)
 
     assert verdict(halves, parts, real(3, 8)) == "proved"
+
+
+def test_statistics_of_training_are_no_range_even_where_they_hold_one() -> None:
+    """What training changes stands for any array, whatever it holds in the example."""
+    first, second = (torch.nn.BatchNorm1d(4).eval().double() for _ in range(2))
+    for module in (first, second):
+        module.running_mean.copy_(torch.arange(4))
+    pair = ModulePair.imported(first, second, [real(3, 4).double()])
+    assert not any("range" in note for note in pair.notes) and "running_mean" in pair.first.input_names
