@@ -70,7 +70,9 @@ class DeriveOptions:
     skip: Annotated[tuple[str, ...], typer.Option(help="Leave out the blocks of this axis that a mask empties.")] = ()
     distribute: Annotated[
         str | None,
-        typer.Option(help="Distribute over sums along these axes, such as d, or any; read the note on rounding."),
+        typer.Option(
+            help="Distribute over sums along these axes, such as d, or any, or none; read the note on rounding."
+        ),
     ] = None
     cuts: Annotated[
         str, typer.Option(help="How many cuts between kernels there may be: any, none, some (at least one), a number.")

@@ -130,11 +130,12 @@ def _request(options: DeriveOptions) -> DeriveRequest:
         options.passes,
         options.split,
         options.skip,
-        None if over is None else () if over == "any" else axis_names(over),
+        None if over in (None, "none") else () if over == "any" else axis_names(over or ""),
         most,
         options.cuts == "some",
         options.theorems,
         options.pseudocode == "-",
+        over != "none",
     )
 
 

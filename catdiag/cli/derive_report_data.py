@@ -51,7 +51,8 @@ class DeriveRequest:
 
     A stream may take up to `passes` loops. Loops over the axes in `split` then run in parts (split-K), and loops over
     the axes in `skip` skip the blocks that a mask empties. With `distribute`, products are distributed over sums along
-    these axes first (no axes: any). A diagram is cut into kernels by at most `cuts` cuts (None: any number), into
+    these axes first (no axes: any); without, they may be where rounding allows it, unless `may_distribute` is False.
+    A diagram is cut into kernels by at most `cuts` cuts (None: any number), into
     `several` if that is requested. With `theorems`, all claims about the loops are proved, else only that exponentials
     do not overflow. With `whole`, the report prints its pseudocode however long it is.
     """
@@ -66,6 +67,7 @@ class DeriveRequest:
     several: bool = False
     theorems: bool = False
     whole: bool = False
+    may_distribute: bool = True
 
     @property
     def is_cut(self) -> bool:
@@ -153,8 +155,12 @@ def _candidates(begun: Derivation, target: DeriveTarget | None, request: DeriveR
     from catdiag.planner.cut_search import CLOSE
     from catdiag.planner.derivation_search import PAYS, RefusedAxis, StrategyCandidate, attempts, best, memory
 
+    may_distribute = request.distribute is None and request.may_distribute
+
     def planned(derivation: Derivation) -> PlanOutcome:
-        return PlanOutcome(measure=memory(derivation)) if target is None else planned_for(derivation, target)
+        if target is None:
+            return PlanOutcome(measure=memory(derivation))
+        return planned_for(derivation, target, may_distribute)
 
     search: PartitionSearch | None = None
     found: Plan | None = None
@@ -214,7 +220,7 @@ def _searched(
             begun,
             target.hardware,
             target.sizes,
-            distribute=request.distribute is None,
+            distribute=request.distribute is None and request.may_distribute,
             dtype=target.dtype,
             stages=target.stages,
             cuts=request.cuts,
@@ -275,12 +281,14 @@ def _optimum(io: IO) -> Optimum | str:
         return f"no closed form: {error}"
 
 
-def planned_for(derivation: Derivation, target: DeriveTarget) -> PlanOutcome:
+def planned_for(derivation: Derivation, target: DeriveTarget, may_distribute: bool = True) -> PlanOutcome:
     """The plan as one kernel, or the reason why there is none."""
     from catdiag.planner.partition import plan
     from catdiag.rewrite.split import runs_in_kernels
 
-    uncut: dict[str, Any] = {} if runs_in_kernels(derivation.diagram) else {"cuts": 0, "products": target.products}
+    uncut: dict[str, Any] = {"cuts": 0, "products": target.products, "distribute": may_distribute}
+    if runs_in_kernels(derivation.diagram):
+        uncut = {}
     try:
         found = plan(derivation, target.hardware, target.sizes, dtype=target.dtype, stages=target.stages, **uncut)
     except DoesNotFit as error:

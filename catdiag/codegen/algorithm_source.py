@@ -78,9 +78,9 @@ class _SourceWriter:
         self.texts: dict[int, PythonExpression] = {k: Name(name) for k, name in enumerate(names)}
         self.types: dict[int, ArrayType] = dict(enumerate(graph.dom))
         self.sizes: dict[str, Size] = {}
-        # The axes whose sizes a line that is written says; those of texts that wait for their use, by wire.
-        self.said: dict[str, Size] = {}
-        self.waiting: dict[int, dict[str, Size]] = {}
+        # The axes whose sizes a written line declares, and those of expressions that are not written yet, by wire.
+        self.declared: dict[str, Size] = {}
+        self.pending: dict[int, dict[str, Size]] = {}
         self.lines: list[str] = []
         self.taken = {*names, "cd", self.name}
         self.uses: dict[int, int] = {}
@@ -93,7 +93,7 @@ class _SourceWriter:
                 if _makes_real(node.box.op, beside):
                     self.made_real.add(wire)
         for ty in graph.dom:
-            self.said |= self._learn(ty)
+            self.declared |= self._learn(ty)
         count = len(graph.dom)
         for node in graph.nodes:
             wires = range(count, count + len(node.box.cod))
@@ -123,9 +123,9 @@ class _SourceWriter:
         text = op_row(BOXES, node.box, "written as source")(self, node.box, operands)
         if isinstance(node.box.op, ops.Const) and wires[0] in self.made_real:
             text = Code(str(text).removesuffix(".0"), text.level)
-        said: dict[str, Size] = {n: size for w in node.inputs for n, size in self.waiting.get(w, {}).items()}
+        declared: dict[str, Size] = {n: size for w in node.inputs for n, size in self.pending.get(w, {}).items()}
         for ty in node.box.cod:
-            said |= self._learn(ty)
+            declared |= self._learn(ty)
         self.types.update(zip(wires, node.box.cod, strict=True))
         if len(wires) > 1:
             names = [self._fresh() for _ in wires]
@@ -137,9 +137,9 @@ class _SourceWriter:
             self.texts[wires[0]] = Name(name)
         else:
             self.texts[wires[0]] = text
-            self.waiting[wires[0]] = said
+            self.pending[wires[0]] = declared
             return
-        self.said = {**said, **self.said}
+        self.declared = {**declared, **self.declared}
 
     def _fresh(self) -> str:
         number = 1
@@ -175,7 +175,7 @@ class _SourceWriter:
     def index(self, box: ops.Box, operands: Sequence[PythonExpression]) -> PythonExpression:
         """The positions along an axis."""
         (axis,) = box.cod[0].axes
-        return Code(f'cd.index("{_axis(axis, self.said)}")')
+        return Code(f'cd.index("{_axis(axis, self.declared)}")')
 
     def rename(self, box: ops.Box, operands: Sequence[PythonExpression]) -> PythonExpression:
         """Axes renamed, transposed, or new."""
@@ -191,7 +191,7 @@ class _SourceWriter:
             return text
         if set(names) == set(made.names):
             return Code(f'cd.rearrange({text}, "{" ".join(names)} -> {" ".join(made.names)}")')
-        return Code(f'cd.broadcast({text}, "{" ".join(_axis(a, self.said) for a in made.axes)}")')
+        return Code(f'cd.broadcast({text}, "{" ".join(_axis(a, self.declared) for a in made.axes)}")')
 
     def reindex(self, box: ops.Box, operands: Sequence[PythonExpression]) -> PythonExpression:
         """A product or coproduct of axes, taken apart or put together."""
@@ -214,7 +214,7 @@ class _SourceWriter:
         if not op.index_axes and read.at == (("1", 0),):
             rest = " ".join(n for n in given.names if n != "1")
             return Code(f'cd.rearrange({operands[0]}, "{" ".join(given.names)} -> {rest}")')
-        arguments = [str(operands[0]), f'"{" ".join(_axis(a, self.said) for a in op.index_axes)}"']
+        arguments = [str(operands[0]), f'"{" ".join(_axis(a, self.declared) for a in op.index_axes)}"']
         if len(op.reads) == 2:
             self._check_fill(box, read.at, read.where)
             arguments.append(f"fill={operands[1]}")
@@ -262,7 +262,7 @@ class _SourceWriter:
 
     def size(self, size: Size) -> PythonExpression:
         """A size, as that of an axis."""
-        axis = next((name for name, own in self.said.items() if own == size), None)
+        axis = next((name for name, own in self.declared.items() if own == size), None)
         if axis is None and isinstance(size, int):
             return Code(str(size))
         if axis is not None:

@@ -361,7 +361,7 @@ class Loops(Judge):
     def further_facts(
         self, defined: Sequence[Obligation], facts: Facts, names: Mapping[str, str], proof: Json
     ) -> Facts:
-        """The same once more, in words that what was derived before allows."""
+        """The same once more, by the facts that were derived: what a condition that holds is rewritten to holds."""
         only(proof, "facts")
         return self.derived_facts(defined, facts, names, proof)
 

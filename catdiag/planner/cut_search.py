@@ -76,7 +76,7 @@ class CutSearch:
         is equal up to names, under its names."""
         found = self._known[span] = self._class_of(span)[0]
         if found.schedules is None:
-            self.target.says(f"timing stages {span[0] + 1} to {span[1]} of {self.full_span[1]} as one kernel")
+            self.target.report(f"timing stages {span[0] + 1} to {span[1]} of {self.full_span[1]} as one kernel")
             try:
                 found.schedules = self._timed(span, found.diagram, found.target)
             except CatdiagError as error:

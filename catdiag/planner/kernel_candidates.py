@@ -65,8 +65,8 @@ class PlanTarget:
     progress: Callable[[str], object] | None = field(default=None, repr=False, compare=False)
     """What is called with each step of the search, in words."""
 
-    def says(self, step: str) -> None:
-        """Says that a step of the search begins."""
+    def report(self, step: str) -> None:
+        """Calls `progress` with a step of the search that begins."""
         if self.progress is not None:
             self.progress(step)
 

@@ -100,15 +100,22 @@ def plan(
 
 
 def _cut(derivation: Derivation, hardware: Hardware | str, sizes: Mapping[str, int], **options: Any) -> Plan:
-    """The plan of the quickest form that has one."""
+    """The plan of the quickest form that has one, with a theorem if there is such a form."""
     problem: CatdiagError | None = None
+    unproved: Plan | None = None
     for begun, search in ranked_forms(derivation, hardware, sizes, **options):
         try:
-            return continued(begun, search.plan())
+            found = continued(begun, search.plan())
         except Interrupted:
             raise
         except CatdiagError as error:
             problem = problem or error
+            continue
+        if not found.unproved:
+            return found
+        unproved = unproved or found
+    if unproved is not None:
+        return unproved
     assert problem is not None
     raise problem
 
@@ -335,7 +342,7 @@ class PartitionSearch(WrittenKernelSearch):
             known, names = self._class_of(span)
             while known.made is None:
                 makes = ", ".join(self.row.names[w] for w in self.row.segment(*span).makes)
-                self.target.says(f"proving kernel {len(found) + 1} of {len(option)}, which makes {makes}")
+                self.target.report(f"proving kernel {len(found) + 1} of {len(option)}, which makes {makes}")
                 try:
                     known.made = self._kernel(known, taken, len(found) + 1, len(option) == 1), known.names
                 except (*REFUSED, DoesNotFit, NotFusable) as error:
@@ -390,7 +397,7 @@ class PartitionSearch(WrittenKernelSearch):
                 for span, made in zip(option, kernels, strict=True)
             )
             given = [f"kernel {k}: {made.unproved}" for k, made in enumerate(kernels, 1) if made.unproved]
-            self.target.says(f"proving that the {len(option)} kernels mean {source.title or 'the diagram'} together")
+            self.target.report(f"proving that the {len(option)} kernels mean {source.title or 'the diagram'} together")
             try:
                 derivation = cut(row, parts, self._saved(option), source, self.ask, self.form, given)
             except NotProvedTogether as error:

@@ -7,6 +7,7 @@ the group partition of Abbott and Zardini 2025). The equation is proved by the k
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from catdiag.category.diagram import Diagram, Graph, Node, of_graph
@@ -92,15 +93,26 @@ def find(diagram: Diagram, axes: Sequence[str], accumulate: bool = False) -> Dia
     its line and the reason; AxisError for an axis that is unknown or named twice.
     """
     require(all(isinstance(name, str) for name in axes), "axes", axes, "names, such as 'q' or 'r q'")
-    return _grouped(*_mapped_over(inline(diagram), axes, accumulate))
+    return _grouped(_checked(inline(diagram), axes, accumulate))
 
 
-def _mapped_over(
-    flat: Diagram, axes: Sequence[str], accumulate: bool = False
-) -> tuple[
-    Diagram, Node | None, Graph, set[int], tuple[tuple[str, str], ...], tuple[tuple[str, str], ...], tuple[str, ...]
-]:
-    """What `_grouped` makes the group of. Raises as `find` does."""
+@dataclass(frozen=True)
+class _Grouping:
+    """What a group is made of: the boxes of `inner` but those in `outside`, which are computed before it. `outer` is
+    the group box that is replaced, if there was one, with `tiles`; `more` are the new tiles, pairs of an axis and its
+    tile size; `added` are the axes that results are sums over."""
+
+    diagram: Diagram
+    outer: Node | None
+    inner: Graph
+    outside: set[int]
+    tiles: tuple[tuple[str, str], ...]
+    more: tuple[tuple[str, str], ...]
+    added: tuple[str, ...]
+
+
+def _checked(flat: Diagram, axes: Sequence[str], accumulate: bool = False) -> _Grouping:
+    """The group of a flat diagram over axes, which it may be grouped over. Raises as `find` does."""
     known = _axes(flat)
     for k, name in enumerate(axes):
         if name not in known:
@@ -129,7 +141,7 @@ def _mapped_over(
     for name in axes:
         more.append((name, local_size("g", name, taken)))
         taken.add(more[-1][1])
-    return flat, outer, inner, outside, tiles, tuple(more), tuple(added)
+    return _Grouping(flat, outer, inner, outside, tiles, tuple(more), tuple(added))
 
 
 def groupable(diagram: Diagram) -> list[str]:
@@ -143,7 +155,7 @@ def groupable(diagram: Diagram) -> list[str]:
     found, flat = [], inline(diagram)
     for name in dict.fromkeys(n for ty in diagram.cod for n in ty.names):
         try:
-            _mapped_over(flat, [name])
+            _checked(flat, [name])
         except (NotGroupable, AxisError):
             continue
         found.append(name)
@@ -340,20 +352,9 @@ def _outside(graph: Graph, axes: Iterable[Axis]) -> set[int]:
     return found
 
 
-def _grouped(
-    diagram: Diagram,
-    outer: Node | None,
-    inner: Graph,
-    outside: set[int],
-    tiles: tuple[tuple[str, str], ...],
-    more: tuple[tuple[str, str], ...],
-    added: tuple[str, ...],
-) -> Diagram:
-    """The diagram with the boxes of `inner` in one group box, except those in `outside`, which are computed before it.
-
-    `outer` is the group box that is replaced, if there was one, with `tiles`; `more` are the new tiles, pairs of an
-    axis and its tile size; `added` are the axes that results are sums over.
-    """
+def _grouped(parts: _Grouping) -> Diagram:
+    """The diagram with a group box."""
+    diagram, outer, inner, outside, tiles = parts.diagram, parts.outer, parts.inner, parts.outside, parts.tiles
     whole = diagram.graph
     made = _AroundGroup(whole)
     feeds = list(range(len(whole.dom))) if outer is None else made.before(outer)
@@ -364,9 +365,10 @@ def _grouped(
     types = inner.wire_types()
     names = _body_names(diagram, made.types, inputs, made.nodes)
     body = of_graph(graph, Ty(*(types[w] for w in inner.outputs)), names, diagram.title)
-    body = with_sizes(body, dict(more))
+    body = with_sizes(body, dict(parts.more))
     cod = diagram.cod if outer is None else outer.box.cod
-    first = made.put(Box(GroupOp((*tiles, *more), body, added), Ty(*(made.types[w] for w in inputs)), cod), inputs)
+    op = GroupOp((*tiles, *parts.more), body, parts.added)
+    first = made.put(Box(op, Ty(*(made.types[w] for w in inputs)), cod), inputs)
     outputs = tuple(first + _output(whole, outer, k) for k in range(len(diagram.cod)))
     return of_graph(Graph(whole.dom, tuple(made.nodes), outputs), diagram.cod, diagram.names, diagram.title)
 

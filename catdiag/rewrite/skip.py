@@ -310,7 +310,7 @@ class _Bounds:
     def _of_quotient(self, fn: str, left: int, right: int) -> _IndexInterval | None:
         """The interval of a comparison of a quotient, rounded down, with a number r that does not depend on the
         position: for a whole c ≥ 1, r ≤ a // c iff r·c ≤ a, and a // c ≤ r iff a < (r + 1)·c. None for another
-        comparison, `<` among them: of a number r that may be no whole one these are no bounds."""
+        comparison, `<` among them: that nothing is live outside of its bounds is not proved."""
         terms = self.graph
         for side, other in ((left, right), (right, left)):
             node = terms.node(side)

@@ -10,6 +10,11 @@ PROGRAM = """
 import catdiag as cd
 
 
+@cd.algorithm("q d, x d -> q")
+def nearest(A, B):
+    return cd.min(cd.sum((A - B) ** 2, "d"), "x")
+
+
 @cd.algorithm("q d, x d -> q x")
 def squares(A, B):
     return cd.sum((A - B) ** 2, "d")
@@ -53,3 +58,11 @@ def test_it_is_offered_where_it_pays_and_not_done(run, path):
     refused = run("derive", f"{path}:product", "--distribute", "d")
     said = "cannot distribute products over sums along axis 'd': einsum of [q d] and [x d]"
     assert refused.status == 2 and said in refused.err
+
+
+def test_it_is_done_unasked_where_rounding_allows_it(run, path):
+    sizes = "--on", "h200", "--size", "q=1024,x=256,d=64"
+    done = run("derive", f"{path}:nearest", *sizes)
+    assert "1. distribute, proved in" in done.out and "rounding   distribute: in floating point" in done.out
+    plain = run("derive", f"{path}:nearest", *sizes, "--distribute", "none")
+    assert plain.status == 0 and ". distribute" not in plain.out and "rounding   " not in plain.out

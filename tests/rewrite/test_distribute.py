@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -14,6 +15,8 @@ from hypothesis import strategies as st
 import catdiag as cd
 from catdiag.category.diagram import Diagram, diagram_of
 from catdiag.kernel.checker import Checker
+from catdiag.planner.multi_kernel_plan import Plan
+from catdiag.planner.partition import PartitionSearch
 from catdiag.rewrite.distribute import CANCELS, within_rounding
 from catdiag.rewrite.distribute_products import factored
 from catdiag.solvers.z3 import Z3
@@ -347,6 +350,21 @@ def test_plans_make_products_of_distances_where_rounding_allows_it(ask: Z3) -> N
     arrays = arrays_of(program.diagram)
     np.testing.assert_allclose(cd.Program(found.derivation.diagram, ask).run(*arrays), program(*arrays), rtol=1e-12)
     assert not program.plan("H200", sizes, distribute=False).rounding
+
+
+def test_a_plan_that_is_proved_is_taken_before_one_that_is_not(ask: Z3, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Products of distances are quicker here; without a theorem about them, the program as written is planned."""
+    program, sizes = cd.Program(cd.algorithm("q d, x d -> q")(nearest), ask), {"q": 1024, "x": 256, "d": 64}
+    own, planned = PartitionSearch.plan, list[Plan]()
+
+    def first_unproved(search: PartitionSearch) -> Plan:
+        planned.append(own(search))
+        return planned[-1] if len(planned) > 1 else replace(planned[0], unproved=("kernel 1",))
+
+    monkeypatch.setattr(PartitionSearch, "plan", first_unproved)
+    found = program.plan("H200", sizes)
+    assert len(planned) == 2
+    assert not found.unproved and not found.rounding
 
 
 @pytest.mark.parametrize(

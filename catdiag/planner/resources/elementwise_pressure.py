@@ -1,4 +1,4 @@
-"""Registers of a kernel that multiplies no matrices: what its threads hold from box to box.
+"""Registers of a kernel that multiplies no matrices: what is live in its threads from box to box.
 
 Each thread computes its own elements one after the other, so that boxes are fused where nobody waits for a sum:
 
@@ -11,7 +11,7 @@ Each thread computes its own elements one after the other, so that boxes are fus
 >>> from catdiag.planner.fit import searching
 >>> norm = cd.library.get("rms_norm").group("t")
 >>> search = searching(norm.diagram, "H200", {"t": 16384, "d": 8192})
->>> [str(held) for held in register_pressure(search.kernel)]
+>>> [str(live_bytes) for live_bytes in register_pressure(search.kernel)]
 ['4*d*g_t + d + 4*g_t']
 """
 
@@ -68,13 +68,13 @@ class _Step:
 
 
 def register_pressure(kernel: LoweredKernel) -> tuple[IntPolynomial, ...]:
-    """Bytes that all threads of a block hold together, at the steps that may hold most."""
+    """Bytes that are live in all threads of a block together, at the steps at which most may be."""
     found: list[IntPolynomial] = []
     for part in kernel.parts:
         steps = [*_steps(part.body.statements, part.body), *_steps(part.copies)]
-        for held in _held(_fused(steps), part.around):
-            if not any(other.dominates(held) for other in found):
-                found = [*(other for other in found if not held.dominates(other)), held]
+        for live_bytes in _live_bytes(_fused(steps), part.around):
+            if not any(other.dominates(live_bytes) for other in found):
+                found = [*(other for other in found if not live_bytes.dominates(other)), live_bytes]
     return tuple(found)
 
 
@@ -135,8 +135,8 @@ def _fused(steps: Sequence[_Step]) -> Iterator[_Step]:
     yield step
 
 
-def _held(steps: Iterator[_Step], around: Sequence[Buffer]) -> Iterator[IntPolynomial]:
-    """What is held as each of some steps begins, and after it."""
+def _live_bytes(steps: Iterator[_Step], around: Sequence[Buffer]) -> Iterator[IntPolynomial]:
+    """What is live as each of some steps begins, and after it."""
     present = {buffer: _bytes(buffer, False) for buffer in around}
     for step in steps:
         arriving = ZERO
@@ -153,7 +153,7 @@ def _held(steps: Iterator[_Step], around: Sequence[Buffer]) -> Iterator[IntPolyn
 
 
 def _bytes(buffer: Buffer, loaded: bool) -> IntPolynomial:
-    """What threads hold of an array, one buffer of it if it is streamed; nothing of what is recomputed."""
+    """What is live of an array, one buffer of it if it is streamed; nothing of what is recomputed."""
     width = buffer.width if loaded else max(buffer.width, _COMPUTED_BYTES)
     return buffer.size.scaled(width) if buffer.places else ZERO
 
