@@ -47,7 +47,7 @@ from catdiag.measure.bench import (  # noqa: E402
     versions,
 )
 from catdiag.measure.bench_case import BenchCase  # noqa: E402
-from catdiag.measure.bench_table import page, rate, ratio  # noqa: E402
+from catdiag.measure.bench_table import page, predictions, rate, ratio  # noqa: E402
 from catdiag.measure.output_check import inputs_of  # noqa: E402
 from catdiag.measure.tune import reached  # noqa: E402
 from catdiag.util.errors import CatdiagError  # noqa: E402
@@ -249,6 +249,9 @@ def finish(options: argparse.Namespace, cases: Sequence[BenchCase]) -> None:
     text = page(ordered, known, missing, f"# {options.title}\n\n{_HEAD}")
     if any(sum(r.name.startswith(OURS) for r in row.results) > 1 for row in ordered):
         text += f"\n{reached(ordered)}\n"
+    said = predictions(ordered)
+    if said:
+        text += f"\n## Predicted and measured\n\n{said}\n"
     if options.write is not None:
         write_whole(options.write, text)
         print(f"{len(ordered)} of {len(cases)} cases are in {options.write}")

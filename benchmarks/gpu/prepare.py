@@ -33,10 +33,10 @@ FILE = "cases.jsonl"
 
 
 class Prepared:
-    """Derivations that several cases share."""
+    """Derivations that several cases share; with peers, or kernels alone."""
 
-    def __init__(self, chip: str, proposals: int) -> None:
-        self.chip, self.proposals = chip, proposals
+    def __init__(self, chip: str, proposals: int, peers: bool = True) -> None:
+        self.chip, self.proposals, self.peers = chip, proposals, peers
         self.known: dict[Any, Any] = {}
 
     def case(self, item: Declared) -> BenchCase:
@@ -65,7 +65,7 @@ class Prepared:
             group=item.group,
             derivation=derivation,
             kernels=kernels,
-            peers=(*item.peers, *(["torch.compile"] if item.compiled else [])),
+            peers=(*item.peers, *(["torch.compile"] if item.compiled else [])) if self.peers else (),
             refused=refused,
         )
 
@@ -78,9 +78,11 @@ class Prepared:
         return self.known[item.key]
 
 
-def prepare(folder: Path, items: Sequence[Declared], chip: str = "H200", proposals: int = 3) -> list[BenchCase]:
+def prepare(
+    folder: Path, items: Sequence[Declared], chip: str = "H200", proposals: int = 3, peers: bool = True
+) -> list[BenchCase]:
     """Writes `cases.jsonl`, and says of each case what it has."""
-    work, cases = Prepared(chip, proposals), []
+    work, cases = Prepared(chip, proposals, peers), []
     folder.mkdir(parents=True, exist_ok=True)
     for item in items:
         start = time.perf_counter()
@@ -108,10 +110,11 @@ def main() -> None:
     parser.add_argument("--chip", default="H200")
     parser.add_argument("--proposals", type=int, default=3, help="tiles to be tried for each case")
     parser.add_argument("--list", choices=("operators", "programs"), default="operators", help="which list")
+    parser.add_argument("--without-peers", action="store_true", help="kernels alone, to compare with predictions")
     options = parser.parse_args()
     items = {"operators": declared, "programs": programs}[options.list]()
     items = [item for item in items if re.search(options.only, f"{item.group}: {item.name}")]
-    prepare(options.folder, items, options.chip, options.proposals)
+    prepare(options.folder, items, options.chip, options.proposals, not options.without_peers)
 
 
 if __name__ == "__main__":

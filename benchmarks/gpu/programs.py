@@ -11,12 +11,14 @@ from typing import Any
 
 import catdiag as cd
 from benchmarks.gpu.cases import Declared
+from examples.backward_passes import attention_dkv, attention_dq, causal_dkv, causal_dq
 
-ATTENTION, MEMORY, PRODUCTS, FUSED = (
+ATTENTION, MEMORY, PRODUCTS, FUSED, BACKWARD = (
     "Attention as users write it",
     "Memory-bound programs",
     "Products",
     "Products with more around them",
+    "Attention backward, from saved statistics, 16 heads, 8k",
 )
 TOKENS = 8192
 
@@ -291,6 +293,20 @@ def fused() -> list[Declared]:
     ]  # fmt: skip
 
 
+# -- backward passes ------------------------------------------------------------------------------------------------
+
+
+def backward() -> list[Declared]:
+    """Gradients of queries, and of keys and values, where the forward pass saved statistics of its rows."""
+    found = []
+    for d in (128, 64):
+        sizes = {"h": 16, "q": TOKENS, "x": TOKENS, "d": d, "v": d}
+        for causal, dq, dkv in (("", attention_dq, attention_dkv), (", causal", causal_dq, causal_dkv)):
+            for name, program in (("queries", dq), ("keys and values", dkv)):
+                found.append(Declared(f"{name}{causal}, d {d}", BACKWARD, lambda program=program: program, sizes))
+    return found
+
+
 def programs() -> list[Declared]:
     """All of them."""
-    return [*attention(), *memory(), *products(), *fused()]
+    return [*attention(), *memory(), *products(), *fused(), *backward()]

@@ -37,11 +37,13 @@ class Contestant:
     """An implementation of a case: `build` gives the function, which takes the inputs in order.
 
     `out` says that the function takes `out=` tensors for the results. They are filled with NaN for the check.
+    `predicted_s` is the time model's prediction for a kernel, in seconds.
     """
 
     name: str
     build: Callable[[], Function]
     out: bool = False
+    predicted_s: float | None = None
 
 
 @dataclass
@@ -59,6 +61,8 @@ class BenchResult:
     failure: str = ""
     peak: int = 0
     """The most bytes that were allocated while it ran, without its inputs; 0 where not known."""
+    predicted_ms: float | None = None
+    """The time model's prediction for a kernel, without what a launch costs the host."""
 
 
 @dataclass
@@ -194,7 +198,10 @@ def of_kernels(case: BenchCase) -> list[Contestant]:
     if not case.kernels:
         return [Contestant(OURS, _refusing(case.refused or "no kernel was generated"))]
     names = [OURS, *(f"{OURS}, {kernel.about or f'choice {k}'}" for k, kernel in enumerate(case.kernels[1:], 2))]
-    return [Contestant(name, _making(kernel), out=True) for name, kernel in zip(names, case.kernels, strict=True)]
+    return [
+        Contestant(name, _making(kernel), True, kernel.predicted_s)
+        for name, kernel in zip(names, case.kernels, strict=True)
+    ]
 
 
 def _refusing(why: str) -> Callable[[], Function]:
@@ -283,7 +290,8 @@ def _correct(
     functions: dict[str, Function] = {}
     meant: Reference | None = None
     for contestant in contestants:
-        result = BenchResult(contestant.name)
+        predicted_s = contestant.predicted_s
+        result = BenchResult(contestant.name, predicted_ms=None if predicted_s is None else 1e3 * predicted_s)
         row.results.append(result)
         try:
             function = contestant.build()

@@ -48,7 +48,8 @@ class KernelSource:
     """A generated module: its text, its launch function (`entry`), and the keyword arguments to call it with.
 
     `options` are tiles, `num_warps` and `num_stages`. `loads` are its transfers (H) in bytes by formula, by direction:
-    "load" and "save". `about` describes the kernel for readers of a table.
+    "load" and "save". `about` describes the kernel for readers of a table. `predicted_s` is the time model's; None if
+    it was not asked.
     """
 
     text: str
@@ -56,6 +57,7 @@ class KernelSource:
     options: Mapping[str, int]
     loads: Mapping[str, float] = field(default_factory=dict)
     about: str = ""
+    predicted_s: float | None = None
 
 
 @dataclass(frozen=True)

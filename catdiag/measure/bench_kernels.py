@@ -11,7 +11,7 @@ from catdiag.cost.traffic import io
 from catdiag.measure.bench_case import KernelSource, evaluated
 from catdiag.planner.derivation_search import attempts, memory
 from catdiag.planner.kernel_drafts import parts_of
-from catdiag.planner.multi_kernel_plan import Plan
+from catdiag.planner.multi_kernel_plan import LAUNCH_S, Plan
 from catdiag.planner.partition import plan
 from catdiag.rewrite.derivation import derivation_of
 from catdiag.solvers.z3 import Z3
@@ -46,18 +46,19 @@ class PlannedKernels:
 class Chosen:
     """A configuration of a module: tile lengths by symbol, pipeline stages, warps, and warp specialization.
 
-    The last three have one value, or one for each kernel.
+    The last three have one value, or one for each kernel. `time_s` is the predicted time of all of them.
     """
 
     tiles: Mapping[str, int]
     stages: int | tuple[int, ...]
     warps: int | tuple[int, ...]
     specialized: bool | tuple[bool, ...] = False
+    time_s: float | None = None
 
     @staticmethod
     def of(proposal: Proposal) -> Chosen:
         """The configuration of a proposal."""
-        return Chosen(dict(proposal.tiles), proposal.stages, proposal.warps, proposal.specialized)
+        return Chosen(dict(proposal.tiles), proposal.stages, proposal.warps, proposal.specialized, proposal.time_s)
 
 
 def planned(
@@ -183,25 +184,27 @@ def _variations(plan: Plan, most: int) -> list[Chosen]:
 
     plan.written()
     mine = plan.kernels
-    own = [(p.tiles, p.stages, p.warps, p.warp_specialized) for p in mine]
+    own = [(p.tiles, p.stages, p.warps, p.warp_specialized, p.time_s) for p in mine]
     others: list[list[Proposal]] = [[] for _ in mine]
     for p, found in zip(mine, others, strict=True):
         if most > 1 and p.diagram is not None and p.chip is not None:
             dtypes = p.types
             proposals = propose(p.diagram, p.chip, p.sizes, dtypes, most=most, **p.asked)
-            found += [q for q in proposals if (q.tiles, q.stages, q.warps, q.specialized) not in own]
+            taken = [configuration[:-1] for configuration in own]
+            found += [q for q in proposals if (q.tiles, q.stages, q.warps, q.specialized) not in taken]
     variations = [own]
     for place in range(most):
         for k, found in enumerate(others):
             if place < len(found):
                 q = found[place]
-                variations.append([*own[:k], (q.tiles, q.stages, q.warps, q.specialized), *own[k + 1 :]])
+                other = (q.tiles, q.stages, q.warps, q.specialized, q.time_s)
+                variations.append([*own[:k], other, *own[k + 1 :]])
     chosen = []
     for varied in variations[:most]:
         tiles = {name: size for picked, *_ in varied for name, size in picked.items()}
-        chosen.append(
-            Chosen(tiles, tuple(w[1] for w in varied), tuple(w[2] for w in varied), tuple(w[3] for w in varied))
-        )
+        _, stages, warps, specialized, times_s = zip(*varied, strict=True)
+        time_s = sum(times_s) + LAUNCH_S * (len(varied) - 1)
+        chosen.append(Chosen(tiles, stages, warps, specialized, time_s))
     return chosen
 
 
@@ -259,6 +262,7 @@ def _kernel(made: Any, chosen: Chosen, sizes: Mapping[str, int], dtype: str) -> 
         options,
         loads_of(made, tiles, sizes, dtype),
         f"{lengths or 'no tiles'}, {_described(warps)} warps, {_described(stages)} stages{specialized}",
+        chosen.time_s,
     )
 
 

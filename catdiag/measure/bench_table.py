@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from statistics import median
 
 from catdiag.measure.bench import OURS, BenchResult, BenchRow
 
@@ -70,6 +71,53 @@ def best(row: BenchRow) -> BenchResult | None:
     """The result of the kernel's fastest configuration."""
     found = [r for r in row.results if r.name.startswith(OURS) and r.median_ms]
     return min(found, key=lambda r: r.median_ms or 0.0, default=None)
+
+
+def predictions(rows: Sequence[BenchRow]) -> str:
+    """How near the time model's predictions are to what was measured, as markdown: of all kernels that ran and have a
+    prediction, and of each case the first choice and the quickest. Empty if there is no such kernel.
+
+    >>> row = BenchRow("4 by 4", "products", "matmul", {"a": 4}, "bf16", 12800.0, 96.0)
+    >>> row.results = [BenchResult("catdiag", 1.0, predicted_ms=0.9), BenchResult("catdiag, a 2", 0.8, predicted_ms=1)]
+    >>> print(predictions([row]))
+    Of 2 kernels, the predicted time of half is within 18% of the measured one (of 1 first choices: within 10%).
+    Predicted over measured is 1.07 in the median, and between 0.90 and 1.25 for eight of ten.
+    <BLANKLINE>
+    | case | first choice | measured, ms | predicted, ms | ratio | quickest, if another | measured, ms | ratio |
+    |---|---|---:|---:|---:|---|---:|---:|
+    | 4 by 4 |  | 1.000 | 0.900 | 0.90 | a 2 | 0.800 | 1.25 |
+    """
+    found = [(row, r) for row in rows for r in row.results if r.median_ms and r.predicted_ms]
+    if not found:
+        return ""
+    ratios = sorted((r.predicted_ms or 0.0) / (r.median_ms or 1.0) for _, r in found)
+    firsts = [(r.predicted_ms or 0.0) / (r.median_ms or 1.0) for _, r in found if r.name == OURS]
+    low, high = (ratios[round(share * (len(ratios) - 1))] for share in (0.1, 0.9))
+    lines = [
+        f"Of {len(found)} kernels, the predicted time of half is within {_median_error(ratios)} of the measured one "
+        f"(of {len(firsts)} first choices: within {_median_error(firsts)}).",
+        f"Predicted over measured is {median(ratios):.2f} in the median, and between {low:.2f} and {high:.2f} "
+        "for eight of ten.",
+        "",
+        "| case | first choice | measured, ms | predicted, ms | ratio | quickest, if another | measured, ms | ratio |",
+        "|---|---|---:|---:|---:|---|---:|---:|",
+    ]
+    for row in rows:
+        first, quickest = row.result(OURS), best(row)
+        if first is None or not first.median_ms or not first.predicted_ms or quickest is None:
+            continue
+        ms, predicted_ms = first.median_ms, first.predicted_ms
+        cells = [row.case, row.about, f"{ms:.3f}", f"{predicted_ms:.3f}", f"{predicted_ms / ms:.2f}", "", "", ""]
+        if quickest is not first and quickest.median_ms and quickest.predicted_ms:
+            ms, predicted_ms = quickest.median_ms, quickest.predicted_ms
+            cells[5:] = [quickest.name.removeprefix(f"{OURS}, "), f"{ms:.3f}", f"{predicted_ms / ms:.2f}"]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _median_error(ratios: Sequence[float]) -> str:
+    """The median of how far ratios are from 1."""
+    return f"{100 * median(abs(ratio - 1) for ratio in ratios):.0f}%" if ratios else "–"
 
 
 def _table(rows: Sequence[BenchRow], failures: list[str]) -> list[str]:
