@@ -3,7 +3,7 @@
     python -m benchmarks.gpu.sweep prepare FOLDER                              where the solvers are
     python -m benchmarks.gpu.sweep run FOLDER --write docs/results/kernel_sweep.md     where the GPU is
 
-The kernels have the tiles that the model proposes first. Cases run in processes that are started anew where a kernel
+The kernels are those of `Program.plan`. Cases run in processes that are started anew where a kernel
 leaves the GPU unusable for them or takes too long; each row is kept (`rows.jsonl` in the folder) as soon as it is
 known, and a run goes on where the last one stopped. Results are checked against the meaning in float64 and lie in the
 middle of memory that is full of NaN, as inputs do: what is not written, and what is written outside, shows. The large
@@ -452,7 +452,7 @@ python -m benchmarks.gpu.sweep prepare FOLDER                            # where
 python -m benchmarks.gpu.sweep run FOLDER --write docs/results/kernel_sweep.md   # where the GPU is
 ```
 
-The derivation and the tiles are those that the cost model takes first, nothing is tuned. Each operator is run in
+The kernels are those of `Program.plan`, nothing is tuned. Each operator is run in
 bf16, fp16, fp32 and with inputs of fp8 (e4m3); at lengths that tiles divide (even), with rows that are multiples of 16
 bytes and other lengths that are not (ragged), and at odd lengths; with dense tensors, and with transposed ones and
 rows that are apart (strided). Results are compared with the diagram's meaning in float64, of the same rounded inputs:

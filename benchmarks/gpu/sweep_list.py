@@ -20,7 +20,7 @@ from catdiag.category.types import size_symbols
 from catdiag.codegen.torch_reference import torch_reference
 from catdiag.measure.bench import raised, reason
 from catdiag.measure.bench_case import BenchCase, case_of
-from catdiag.measure.bench_kernels import PlannedKernels, kernels_of, planned
+from catdiag.measure.bench_kernels import kernel_of
 from catdiag.util.errors import CatdiagError
 
 LIBRARY, RANDOM = "library", "random"
@@ -172,24 +172,22 @@ def draws(name: str, diagram: Diagram, sizes: Mapping[str, int]) -> dict[str, di
 
 
 class Deriving:
-    """The cases of a chip, with the kernels that the model proposes there first."""
+    """The cases of a chip, with the kernels that are planned there."""
 
     def __init__(self, chip: str = "H200") -> None:
         self.chip = chip
-        self.known: dict[tuple[str, bool], PlannedKernels] = {}
 
     def swept(self, name: str, kind: str, dtype: str, layout: str, timed: bool) -> Swept:
         """An operator of the library; without a kernel, and with the reason, where none can be made.
 
-        How it is derived is decided for its first type and lengths, and anew where all of these are odd; tiles are
-        proposed for each type and length.
+        The kernels are those of `Program.plan`, which is what users get.
         """
         diagram = cd.library.get(name)
         sizes = lengths(name, diagram, kind)
         values = scalars(name, diagram, sizes)
         title = f"{name}, {kind}, {dtype}, {layout}"
         drawn = draws(name, diagram, sizes)
-        made = self._case(diagram, sizes, values, drawn, dtype, title, LIBRARY, (name, kind == "odd"))
+        made = self._case(diagram, sizes, values, drawn, dtype, title, LIBRARY)
         return Swept(made, kind, layout, timed)
 
     def _case(
@@ -201,17 +199,11 @@ class Deriving:
         dtype: str,
         title: str,
         group: str,
-        key: tuple[str, bool] | None = None,
     ) -> BenchCase:
         known = {**sizes, **{n: v for n, v in values.items() if isinstance(v, int)}}
         kernels, refused = [], ""
         try:
-            first = None if key is None else self.known.get(key)
-            if first is None or first.plans is not None:  # several kernels have the tiles of their plan
-                first = planned(diagram, self.chip, known, dtype)[0]
-            if key is not None:
-                self.known.setdefault(key, first)
-            kernels = kernels_of(first, self.chip, known, dtype, most=1)
+            kernels = [kernel_of(cd.Program(diagram).plan(self.chip, known, dtype=dtype))]
         except raised() as error:
             refused = reason(error)
         return case_of(diagram, sizes, dtype, scalars=values, draws=drawn, name=title, group=group, kernels=kernels,

@@ -20,6 +20,7 @@ from catdiag.util.errors import CatdiagError
 if TYPE_CHECKING:
     from catdiag.category.diagram import Diagram, HasDiagram
     from catdiag.chip.hardware import Hardware
+    from catdiag.codegen.triton.generated_module import Module
     from catdiag.planner.configuration_proposal import Proposal
     from catdiag.rewrite.derivation import Derivation
 
@@ -160,6 +161,19 @@ def kernels_of(
     return found
 
 
+def kernel_of(plan: Plan) -> KernelSource:
+    """The module of a plan, as it is: what `plan.compile()` runs; its transfers are left out. Raises CatdiagError for a plan of the ideal model.
+
+    >>> import catdiag as cd
+    >>> kernel_of(cd.library.get("matmul").plan("H200", {"a": 4096, "b": 4096, "c": 4096})).about
+    'g_a 128, g_c 256, s_b 64, 8 warps, 3 stages'
+    """
+    (chosen,) = _variations(plan, 1)
+    source = _source(plan.written(), chosen, plan.sizes, {})
+    count = len(plan.kernels)
+    return source if count == 1 else replace(source, about=f"{count} kernels: {source.about}")
+
+
 def _of_form(derivation: Derivation, sizes: Mapping[str, int]) -> dict[str, int]:
     """The sizes, with only those scalar inputs on which the trip counts of this derivation depend."""
     inputs = set(derivation.diagram.input_names)
@@ -248,8 +262,15 @@ def _choices(
 def _kernel(made: Any, chosen: Chosen, sizes: Mapping[str, int], dtype: str) -> KernelSource:
     from catdiag.codegen.triton.triton_module import module
 
+    text = module(
+        made.diagram, chosen.tiles, dtype, stages=chosen.stages, warps=chosen.warps, specialized=chosen.specialized
+    )
+    return _source(text, chosen, sizes, loads_of(made, chosen.tiles, sizes, dtype))
+
+
+def _source(text: Module, chosen: Chosen, sizes: Mapping[str, int], loads: Mapping[str, float]) -> KernelSource:
+    """A module with its launch options and its description."""
     tiles, stages, warps = chosen.tiles, chosen.stages, chosen.warps
-    text = module(made.diagram, tiles, dtype, stages=stages, warps=warps, specialized=chosen.specialized)
     shown = {s: sizes[s] for s in text.hidden_sizes if s in sizes}
     options = {**shown, **{t: tiles[t] for t in text.tiles}}
     if isinstance(warps, int) and isinstance(stages, int):  # if not, they are defaults of the module
@@ -260,7 +281,7 @@ def _kernel(made: Any, chosen: Chosen, sizes: Mapping[str, int], dtype: str) -> 
         text.text,
         text.entry,
         options,
-        loads_of(made, tiles, sizes, dtype),
+        loads,
         f"{lengths or 'no tiles'}, {_described(warps)} warps, {_described(stages)} stages{specialized}",
         chosen.time_s,
     )

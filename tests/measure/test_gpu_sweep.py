@@ -10,7 +10,7 @@ import pytest
 
 import catdiag as cd
 from benchmarks.gpu.sweep import LATE, RIGHT, WRONG, Row, kept, page, untouched, within
-from benchmarks.gpu.sweep_list import KINDS, PLANS, lengths, scalars, symbols
+from benchmarks.gpu.sweep_list import CONTIGUOUS, KINDS, PLANS, lengths, of_operator, scalars, symbols
 
 
 def row(name: str, outcome: str = RIGHT, **further: float) -> Row:
@@ -33,6 +33,12 @@ def test_every_operator_has_lengths_of_every_kind() -> None:
             }
     sizes = lengths("conv2d", cd.library.get("conv2d"), "odd")
     assert sizes["h"] == sizes["y"] + sizes["i"] - 1 and sizes["w"] == sizes["x"] + sizes["j"] - 1
+
+
+def test_kernels_are_those_of_plans() -> None:
+    (case,) = (swept.case for swept in of_operator("l2_norm_linear", [("even", "bf16", CONTIGUOUS)], "H200"))
+    plan = cd.library.get("l2_norm_linear").plan("H200", case.sizes)
+    assert [kernel.text for kernel in case.kernels] == [plan.code()], case.refused
 
 
 def test_the_page_counts_what_is_right_and_puts_the_slowest_first() -> None:
