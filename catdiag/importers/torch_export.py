@@ -31,6 +31,7 @@ from catdiag.importers.torch_buffers import OTHER, FromParameters, is_statistic,
 from catdiag.importers.torch_calls import AtenCall, Unsupported
 from catdiag.importers.torch_complex import of_pairs
 from catdiag.importers.torch_decompositions import operation_name, with_known_operations
+from catdiag.importers.torch_products import marks_ignored
 from catdiag.util.errors import PACKAGE
 
 ELEMENTS = {"bool": "bool", "int8": "int", "int16": "int", "int32": "int", "int64": "int", "uint8": "int"}
@@ -59,7 +60,8 @@ def from_torch(
     here, and ImportError without PyTorch."""
     torch = _torch()
     exported = _exported(module, torch, example, kwargs, dynamic)
-    reader = _ExportReader(ProgramBuilder(_title(module, torch)), exported, allow_opaque=allow_opaque)
+    builder = ProgramBuilder(_title(module, torch), ignores_targets=marks_ignored(exported))
+    reader = _ExportReader(builder, exported, allow_opaque=allow_opaque)
     reader.spelled = _parameter_names(module)
     reader.read()
     return reader.built(reader.named(names), merged_results)
@@ -92,11 +94,13 @@ def from_torch_pair(
     if parameters is not None:
         first = parametrized(torch, first, second, parameters)
     ways: dict[str, Any] = {"read_roots": read_roots, "read_least": read_least, "read_parts": True}
+    programs = [_exported(module, torch, example, kwargs or {}, None) for module in (first, second)]
+    ways["ignores_targets"] = any(map(marks_ignored, programs))
     mine = ProgramBuilder(_title(first, torch), Factors(all_fixed=fix_sizes), **ways)
-    one = _ExportReader(mine, _exported(first, torch, example, kwargs or {}, None))
+    one = _ExportReader(mine, programs[0])
     one.read()
     shared = ProgramBuilder(_title(second, torch), mine.factors, mine.values, mine.inputs, **ways)
-    other = _ExportReader(shared, _exported(second, torch, example, kwargs or {}, None), one)
+    other = _ExportReader(shared, programs[1], one)
     other.read()
     same_results(one, other)
     found = one.named({})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 from catdiag.frontend import builder as frontend
@@ -15,6 +16,7 @@ from catdiag.importers.imported_values import ArrayValue, Environment
 from catdiag.importers.program_builder import ProgramBuilder
 from catdiag.importers.size_roots import recognized_number
 from catdiag.importers.torch_calls import AtenCall, Rule, Unsupported, adding, place
+from catdiag.importers.torch_decompositions import operation_name
 from catdiag.importers.torch_reductions import softmax_over
 
 RULES: dict[str, Rule] = {}
@@ -169,9 +171,22 @@ def _bilinear(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
 
 _NONE_IGNORED = -100
 """The default of `ignore_index`, which is no class."""
+_LOSSES = ("cross_entropy_loss", "nll_loss_nd", "nll_loss")
 
 
-@rule("cross_entropy_loss", "nll_loss_nd", "nll_loss")
+def marks_ignored(program: Any) -> bool:
+    """Whether an exported program or its example speaks of the default of `ignore_index` beside its losses: so it has
+    targets that are no classes."""
+    tree = import_module("torch.utils._pytree")
+    tensors = tree.tree_leaves((program.example_inputs, program.state_dict, program.constants))
+    whole = [t for t in tensors if hasattr(t, "is_floating_point") and not (t.is_floating_point() or t.is_complex())]
+    if any(bool((t == _NONE_IGNORED).any()) for t in whole):
+        return True
+    nodes = [n for n in program.graph.nodes if n.op == "call_function" and operation_name(n.target) not in _LOSSES]
+    return any(a == _NONE_IGNORED for n in nodes for a in (*n.args, *n.kwargs.values()) if isinstance(a, int))
+
+
+@rule(*_LOSSES)
 def _cross_entropy(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     logits, target = call["self"], call["target"]
     smoothing = call.get("label_smoothing", 0.0)
@@ -181,12 +196,13 @@ def _cross_entropy(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     logits = b.materialized(logits, logits.dims)
     classes, rows = b.factors.resolve(logits.dims[1]), b.factors.resolve(logits.dims[0])
     ignored = call.get("ignore_index", _NONE_IGNORED)
-    if ignored == _NONE_IGNORED:
+    every = ignored == _NONE_IGNORED and not b.ignores_targets
+    if every:
         b.notes.append(f"{call.name}: targets equal to ignore_index are not left out ({b.line or 'no line'})")
 
     def make(env: Environment) -> Any:
         array, name = env.merged(env[logits], classes)
-        counts = None if ignored == _NONE_IGNORED else env[target] != ignored
+        counts = None if every else env[target] != ignored
         wanted = env[target] if counts is None else elementwise.where(counts, env[target], 0)
         chosen = gather(array, name, wanted)
         if smoothing:  # a part of the probability is spread over all classes

@@ -35,6 +35,8 @@ class ValueBuilder:
     position as of any length."""
     read_least: bool = False
     """Whether the least number of a floating-point type is read as minus infinity, as masks mean it."""
+    ignores_targets: bool = False
+    """Whether targets of cross-entropies may be the default of `ignore_index`, which is no class."""
     read_parts: bool = False
     """Whether slices that cover a dimension are read as parts of any lengths, and buffers that are made of positions as
     what they are: for programs that are compared."""

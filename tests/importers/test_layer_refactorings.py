@@ -195,6 +195,30 @@ def cross_entropy_by_hand() -> Refactoring:
 # -- products ------------------------------------------------------------------------------------------------------
 
 
+def likelihood(left_out: bool) -> Callable[..., Any]:
+    """Targets of −100 are no classes."""
+
+    def loss(x: Any, y: Any) -> Any:
+        counts = y != -100
+        chosen = x.gather(1, torch.where(counts, y, 0)[:, None])[:, 0]
+        return -(torch.where(counts, chosen, 0.0) if left_out else chosen).sum()
+
+    return loss
+
+
+LOSS = Module(lambda _, x, y: F.nll_loss(x, y, reduction="sum"))
+
+
+@pair
+def likelihood_of_targets_that_count() -> Refactoring:
+    return Refactoring(LOSS, likelihood(True), (real(4, 5), torch.tensor([0, 2, 1, 4])), True)
+
+
+@pair
+def likelihood_of_targets_that_do_not_count() -> Refactoring:
+    return Refactoring(LOSS, likelihood(False), (real(4, 5), torch.tensor([0, 2, 1, 4])), False)
+
+
 @pair
 def adapter_merged() -> Refactoring:
     adapted = Module(
