@@ -14,8 +14,10 @@ from catdiag.kernel.terms import (
     idx,
     leaves,
     open_body,
+    size,
 )
 from catdiag.prover.normal_form.normalize import Normalizer
+from catdiag.prover.subterms import subterms
 
 
 def of_signs(condition: Term) -> bool:
@@ -45,6 +47,13 @@ def free_exponents(t: Term) -> list[Term] | None:
 def holds_plainly(ctx: Context, condition: Term) -> bool:
     """Whether a condition holds trivially; equations only by their form."""
     return condition.args[0] == condition.args[1] if condition.op == "eq" else ctx.entails(condition)
+
+
+def undecided_size(ctx: Context, condition: Term, found: Term) -> str | None:
+    """A size in a condition that may be 0: first that of a maximum over −∞ only in its normal form."""
+    fallen = {str(t.args[0].data) for t in subterms(found) if t.op == "big" and t.args[1] == BOT}
+    names = sorted(leaves(condition, "size"), key=lambda n: (n not in fallen, n))
+    return next((n for n in names if not ctx.positive_size(size(n))), None)
 
 
 def compared_maxima(equation: Term) -> tuple[Term, Term] | None:

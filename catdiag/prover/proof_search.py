@@ -18,18 +18,15 @@ from catdiag.kernel.facts import Fact, negate
 from catdiag.kernel.judgments import Json, Judge, closes
 from catdiag.kernel.polynomial import TooLarge
 from catdiag.kernel.terms import (
-    BOT,
     TRUE,
     ZERO,
     KernelError,
     Term,
     add,
     fn,
-    leaves,
     mul,
     num,
     rebuild,
-    size,
     substitute,
     term_data,
 )
@@ -42,12 +39,14 @@ from catdiag.prover.goal_forms import (
     nonzero_sum,
     normal_condition,
     of_signs,
+    undecided_size,
 )
+from catdiag.prover.lemmas.element_bounds import excluded_value, steps_by_element
 from catdiag.prover.lemmas.linear_arithmetic import combination
 from catdiag.prover.lemmas.max_attained import prove_attained
 from catdiag.prover.normal_form.normalize import Normalizer, WorkBudget
 from catdiag.prover.normal_form.opaque_ite import DecidedIteNormalizer, OpaqueIteNormalizer, shapes
-from catdiag.prover.proof_trace import WORK
+from catdiag.prover.proof_trace import WORK, pruned
 from catdiag.prover.subterms import subterms, undecided_conditions
 from catdiag.prover.term_equality import Meeting
 
@@ -166,6 +165,8 @@ class Finder(Checker):
             if self.brief:
                 self._by_size(ctx, condition, record, goal, kept)
                 return
+        if self._split_on_excluded(ctx, condition, record):
+            return
         search = Normalizer(self.work)
         try:
             found = condition_of_normal_terms(ctx, condition, search)
@@ -193,12 +194,12 @@ class Finder(Checker):
             raise OpenGoal("the goal is too deep", large=True) from error
         except KernelError:
             pass
-        if self._undecided_size(ctx, condition, condition) is not None:
+        if undecided_size(ctx, condition, condition) is not None:
             self._by_size(ctx, condition, record, goal, condition)
         elif ctx.entails(_FALSE):
             record["absurd"] = True
         elif condition.op != "eq":
-            raise goal
+            self._by_element(ctx, condition, record, goal)
         elif not self._attains(ctx, condition, record, goal) and not self._meets(ctx, condition, record):
             self._by_condition(ctx, condition, record, goal)
 
@@ -240,7 +241,7 @@ class Finder(Checker):
         pair = compared_maxima(equation) if self._splits < _SPLITS else None
         if pair is None:
             return False
-        if self._undecided_size(ctx, equation, equation) is not None:
+        if undecided_size(ctx, equation, equation) is not None:
             self._by_size(ctx, equation, record, OpenGoal(equation), equation)
             return True
         known = [f.condition for f in ctx.facts]
@@ -263,6 +264,27 @@ class Finder(Checker):
         found = prove_attained(ctx, goal.condition, normal)
         record.update(found or {})
         return found is not None
+
+    def _by_element(self, ctx: Context, condition: Term, record: dict[str, Any], goal: OpenGoal) -> None:
+        """Proves a condition by an element of a reduction. Raises the goal where none is found."""
+        found = steps_by_element(ctx, condition, self._normal_with_steps)
+        if found is None:
+            raise goal
+        record["steps"] = found
+
+    def _split_on_excluded(self, ctx: Context, condition: Term, record: dict[str, Any]) -> bool:
+        """Splits on a value that an element of a reduction excludes, since that must be known in what follows."""
+        found = excluded_value(ctx, condition, self._normal_with_steps)
+        if found is None:
+            return False
+        none, steps = found
+        record.update(when=term_data(none), yes={"steps": steps})
+        self.holds(ctx.with_condition(negate(none)), condition, self._child(record, "no"))
+        return True
+
+    def _normal_with_steps(self, ctx: Context, t: Term) -> tuple[Term, list[list[Any]]]:
+        search = Normalizer(self.work)
+        return search.normal(ctx, t), search.steps
 
     def _meets(self, ctx: Context, equation: Term, record: dict[str, Any]) -> bool:
         """Whether the two sides of an equation are rewritten to one term by `Meeting`."""
@@ -311,7 +333,7 @@ class Finder(Checker):
 
         If the condition has a maximum over −∞ only, the size of its axis comes first.
         """
-        split = self._undecided_size(ctx, condition, found)
+        split = undecided_size(ctx, condition, found)
         if split is None:
             if not ctx.entails(_FALSE):
                 raise goal
@@ -321,12 +343,6 @@ class Finder(Checker):
         record["cases"] = split
         self.holds(none, substitute(condition, put), self._child(record, "zero"))
         self.holds(more, condition, self._child(record, "more"))
-
-    @staticmethod
-    def _undecided_size(ctx: Context, condition: Term, found: Term) -> str | None:
-        fallen = {str(t.args[0].data) for t in subterms(found) if t.op == "big" and t.args[1] == BOT}
-        names = sorted(leaves(condition, "size"), key=lambda n: (n not in fallen, n))
-        return next((n for n in names if not ctx.positive_size(size(n))), None)
 
     @staticmethod
     def _child(record: dict[str, Any], name: str) -> dict[str, Any]:
@@ -451,7 +467,7 @@ def found_composite(ask: Ask, statement: Mapping[str, Any], proof: Json, cited: 
     record: dict[str, Any] = json.loads(json.dumps(proof))
     certificate = {"format": FORMAT, "version": VERSION, "statement": statement, "proof": record, "cited": list(cited)}
     Finder(ask, further=True).proved(certificate)
-    return {**certificate, "proof": _pruned(record)}
+    return {**certificate, "proof": pruned(record)}
 
 
 def find(
@@ -479,14 +495,5 @@ def find(
                 continue
             raise
         proof["folds"] = finder.folds
-        return {**certificate, "proof": _pruned(proof)}
+        return {**certificate, "proof": pruned(proof)}
     raise AssertionError("a search ends in a certificate or an error")
-
-
-def _pruned(record: Any) -> Any:
-    if isinstance(record, dict):
-        kept = {k: _pruned(v) for k, v in record.items()}
-        return {k: v for k, v in kept.items() if v not in ({}, []) or k in ("zero", "more", "yes", "no", "equal")}
-    if isinstance(record, list):
-        return [_pruned(v) for v in record]
-    return record

@@ -76,3 +76,13 @@ class ProofTrace:
     def under(self, ctx: Context, t: Term, path: Path, change: Change) -> Term:
         """A reduction with its body rewritten."""
         return self.part(ctx, t, path, 1, change)
+
+
+def pruned(record: Any) -> Any:
+    """A proof record without its empty parts."""
+    if isinstance(record, dict):
+        kept = {k: pruned(v) for k, v in record.items()}
+        return {k: v for k, v in kept.items() if v not in ({}, []) or k in ("zero", "more", "yes", "no", "equal")}
+    if isinstance(record, list):
+        return [pruned(v) for v in record]
+    return record

@@ -223,6 +223,30 @@ def sliding_window_off_by_one() -> Refactoring:
     return Refactoring(windowed(3), windowed(4), qkv(6, 6), False)
 
 
+def with_linear_bias(distance: Callable[[Any, Any], Any], last: int = 0) -> Callable[..., Any]:
+    """A bias by the distance of positions (ALiBi), over keys up to the query's position."""
+
+    def attention(q: Any, k: Any, v: Any, slope: Any) -> Any:
+        at = torch.arange(q.shape[-2])
+        bias = slope[:, None, None] * distance(at[:, None], at[None]).to(q.dtype)
+        scores = (q @ k.mT + bias).masked_fill(at[None] > at[:, None] + last, -torch.inf)
+        return torch.softmax(scores, -1) @ v
+
+    return attention
+
+
+@pair
+def linear_bias_by_the_keys_position() -> Refactoring:
+    by_distance = with_linear_bias(lambda q, k: -(q - k).abs())
+    return Refactoring(by_distance, with_linear_bias(lambda q, k: k), (*qkv(5, 5), real(3)), True)
+
+
+@pair
+def linear_bias_by_the_keys_position_under_a_later_mask() -> Refactoring:
+    by_distance = with_linear_bias(lambda q, k: -(q - k).abs(), 1)
+    return Refactoring(by_distance, with_linear_bias(lambda q, k: k, 1), (*qkv(5, 5), real(3)), False)
+
+
 @pair
 def cross_attention_with_projections_absorbed() -> Refactoring:
     """Keys are never made: their projection is applied to the queries."""

@@ -26,3 +26,31 @@ def test_a_bound_that_no_term_reaches_is_no_maximum() -> None:
     bound = cd.algorithm("x, ->", name="g")(lambda e, r: r + 0 * cd.max(e, "x"))
     with pytest.raises(cd.Refuted):
         cd.prove(capped, bound)
+
+
+def masked(less: Callable[[Any, Any], Any], quotient: bool) -> cd.Program:
+    """An array times 1: a quotient by itself, or the exponential of a difference with itself, of what is not masked."""
+
+    def times_one(a: Any) -> Any:
+        seen = less(cd.index("x"), cd.index("q"))
+        if quotient:
+            total = cd.sum(cd.where(seen, cd.exp(a), 0), "x")
+            return a * (total / total)
+        top = cd.max(cd.where(seen, a, -cd.inf), "x")
+        return a * cd.exp(top - top)
+
+    return cd.algorithm("q x -> q x", name="f")(times_one)
+
+
+SAME = cd.algorithm("q x -> q x", name="g")(lambda a: a)
+
+
+@pytest.mark.parametrize("quotient", [False, True])
+def test_what_has_an_element_that_is_not_masked_is_defined(quotient: bool) -> None:
+    assert not cd.prove(SAME, masked(lambda x, q: x <= q, quotient)).conditional
+
+
+@pytest.mark.parametrize("quotient", [False, True])
+def test_what_may_be_masked_whole_is_not_said_to_be_defined(quotient: bool) -> None:
+    with pytest.raises((cd.Refuted, AssertionError)):
+        assert not cd.prove(SAME, masked(lambda x, q: x < q, quotient)).conditional
