@@ -11,6 +11,7 @@ import importlib
 import json
 import os
 import pickle
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -30,6 +31,14 @@ ABOUT_PROOFS = {"fuzz", "kernel", "mutants", "proofs", "prover", "solvers", "sui
 # for one another, and most of the time go into waiting. Before NumPy and torch are imported, which read it then.
 for _threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_threads, "1")
+
+# A shell's script has what it runs in the background ignore Ctrl-C, and so would all that tests start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# The sources come with a plugin of pytest, for which it would rewrite the assertions of every module of theirs.
+for _finder in sys.meta_path:
+    getattr(_finder, "_must_rewrite", set()).discard("catdiag")
 
 # What is collected stays to the end. The collector of garbage would go through it again and again, which takes a
 # quarter of all computing.
@@ -52,6 +61,33 @@ with contextlib.suppress(ImportError):
     same = settings(derandomize=True, deadline=None, phases=phases, suppress_health_check=unhurried)
     settings.register_profile("the same on every machine", same)
     settings.load_profile("the same on every machine")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """What a worker compiles, the other workers of the run and the processes that tests start read.
+
+    Where no bytecode is written it goes to a folder of the run's own, so that nothing is written beside the sources,
+    and none of it is stale.
+    """
+    if sys.dont_write_bytecode and hasattr(config, "workerinput"):
+        sys.dont_write_bytecode = False
+        sys.pycache_prefix = str(Path(config.option.basetemp).parent / "bytecode")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    """Each worker begins to import elsewhere. Otherwise all would compile the same file at the same time."""
+    of_worker = getattr(session.config, "workerinput", None)
+    if of_worker is None:
+        return
+    named = [session.config.invocation_params.dir / argument.split("::")[0] for argument in session.config.args]
+    files = sorted({file for path in named for file in ([path] if path.is_file() else path.rglob("test_*.py"))})
+    first = len(files) * int(of_worker["workerid"].removeprefix("gw")) // of_worker["workercount"]
+    for file in files[first:] + files[:first]:
+        if file.suffix == ".py" and file.is_relative_to(TESTS.parent):
+            # What cannot be imported is told where it is collected.
+            with contextlib.suppress(Exception, pytest.skip.Exception):
+                importlib.import_module(".".join(file.relative_to(TESTS.parent).with_suffix("").parts))
 
 
 @pytest.hookimpl(trylast=True)
@@ -163,14 +199,10 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="session")
 def bytecode(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Each process that a test starts would compile the package again where no bytecode is written.
-
-    There it goes to a folder that the run's workers share, so that nothing is written beside the sources, and none of
-    it is stale.
-    """
+    """Each process that a test starts would compile the package again where no bytecode is written."""
     with pytest.MonkeyPatch.context() as patch:
-        if sys.dont_write_bytecode:
-            patch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
+        if "PYTHONDONTWRITEBYTECODE" in os.environ:
+            patch.delenv("PYTHONDONTWRITEBYTECODE")
             patch.setenv("PYTHONPYCACHEPREFIX", str(of_the_run(pytestconfig, tmp_path_factory) / "bytecode"))
         yield
 
