@@ -39,7 +39,7 @@ from catdiag.codegen.triton.array_accesses import (
     viewed,
 )
 from catdiag.codegen.triton.dot import SHORTEST, contracted
-from catdiag.codegen.triton.mask_ranges import Bound, UnmaskedRange, reach, solved
+from catdiag.codegen.triton.mask_ranges import Bound, UnmaskedRange, ends_with, reach, solved
 from catdiag.codegen.triton.tile_expressions import NEUTRAL, Dim, Nodes, Scope, TileNode, from_array, terms
 from catdiag.codegen.triton.tile_fills import Fill
 from catdiag.schedule.statements import Let, LoopSpan, NestValue
@@ -275,7 +275,12 @@ class Build:
         boxed = None if guard is not None else self.boxed(array, index)
         starts = () if boxed is None else boxed[1]
         box = None if boxed is None else self.blocks_of(array, boxed[0])
+        # The copy engine fills what is outside of the array: that is not all that is outside of a slice of it.
         fills: dict[Dim, Fill] = dict.fromkeys(ragged, 0.0)
+        if boxed is not None:
+            for axis, dim, start in zip(ty.axes, *boxed, strict=True):
+                if dim in fills and not ends_with(dim, start, self.size(axis.size)):
+                    fills[dim] = None
         self.nodes.note = ""
         data = (array, exact, guard is not None, len(sure), box, "")
         args = (scalar, tiled, *sure, *starts)
