@@ -162,7 +162,9 @@ def kernels_of(
 
 
 def kernel_of(plan: Plan) -> KernelSource:
-    """The module of a plan, as it is: what `plan.compile()` runs; its transfers are left out. Raises CatdiagError for a plan of the ideal model.
+    """The module of a plan, as it is: what `plan.compile()` runs; its transfers are left out.
+
+    Raises CatdiagError for a plan of the ideal model.
 
     >>> import catdiag as cd
     >>> kernel_of(cd.library.get("matmul").plan("H200", {"a": 4096, "b": 4096, "c": 4096})).about

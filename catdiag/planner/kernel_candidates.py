@@ -25,7 +25,7 @@ from catdiag.category.substitution import inline
 from catdiag.category.types import BYTES, size_value
 from catdiag.chip.hardware import Hardware
 from catdiag.planner.fit import searching
-from catdiag.planner.kernel_drafts import KernelDraft, drafts
+from catdiag.planner.kernel_drafts import KernelDraft, drafts, window_axes
 from catdiag.planner.plan import FUNCTION, TORCH
 from catdiag.planner.resources.block_resources import ceil_div
 from catdiag.planner.tile_search import SHORTEST_BLOCK, Choice, Found, some
@@ -120,8 +120,12 @@ def timed_schedules(piece: Diagram, target: PlanTarget) -> list[KernelTimer]:
     lengths: dict[str, int] = {a.name: size_value(a.size, sizes) for ty in flat.graph.wire_types() for a in ty.axes}
     fits = blocks = False
 
+    taps = window_axes(flat)
+
     def nested(draft: KernelDraft, axis: str) -> bool:
         ((outer, _),) = draft.streams
+        if taps.issuperset({outer, axis}):  # one tap of a window at a time, each a box of the array
+            return blocks
         return blocks and min(lengths[outer], lengths[axis]) > SHORTEST_BLOCK and (not fits or lengths[axis] > WHOLE)
 
     for draft in drafts(flat, nested):

@@ -20,7 +20,8 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from catdiag.category.diagram import Diagram, of_graph
-from catdiag.category.ops import FoldOp, GroupOp
+from catdiag.category.index_maps import leaves
+from catdiag.category.ops import FoldOp, GroupOp, View
 from catdiag.category.substitution import inline
 from catdiag.category.traversal import all_boxes
 from catdiag.kernel.terms import KernelError
@@ -187,6 +188,13 @@ def _streamed(
     except CatdiagError:
         return None
     return KernelDraft((*before.streams, (axis, passes)), tuple(names), streamed)
+
+
+def window_axes(diagram: Diagram) -> set[str]:
+    """The axes of windows: a view reads an array along one of its axes at a sum of two of these."""
+    positions = (e for box in diagram.boxes if isinstance(box.op, View) for read in box.op.reads for _, e in read.at)
+    found = ({v[1] for v in leaves(e) if isinstance(v, tuple) and v[0] == "i"} for e in positions)
+    return {name for names in found if len(names) > 1 for name in names}
 
 
 def _has_nested_loops(diagram: Diagram) -> bool:

@@ -1,4 +1,4 @@
-"""What the copy engine reads past the end of a slice is no part of it (pytest -m triton)."""
+"""What the copy engine reads: windows are boxes; past the end of a slice nothing counts (pytest -m triton)."""
 
 from __future__ import annotations
 
@@ -7,8 +7,12 @@ from typing import Any
 import pytest
 
 import catdiag as cd
+from catdiag.category.substitution import inline
 from catdiag.codegen.triton.triton_module import Module, module
+from catdiag.rewrite.group import find
+from catdiag.rewrite.stream.multi_pass import first_form
 from catdiag.runtime.module_cache import imported
+from tests.forms import unproved
 
 
 @cd.algorithm("a x, x c -> a c", name="sliced")
@@ -17,13 +21,38 @@ def sliced(A: Any, B: Any) -> Any:
 
 
 def written() -> Module:
-    return module(sliced.stream("y").group("a c"), {"g_a": 32, "g_c": 32, "s_y": 32}, "fp16")
+    return module(unproved(sliced.diagram, "y", "a c"), {"g_a": 32, "g_c": 32, "s_y": 32}, "fp16")
 
 
 def test_blocks_at_the_end_of_a_slice_are_masked() -> None:
     assert written().text.count("_blocks.load(") == written().text.count("tl.where(") == 2
-    whole = module(cd.library.get("matmul").stream("b").group("a c"), {"g_a": 32, "g_c": 32, "s_b": 32}, "fp16").text
+    product = unproved(cd.library.get("matmul").diagram, "b", "a c")
+    whole = module(product, {"g_a": 32, "g_c": 32, "s_b": 32}, "fp16").text
     assert whole.count("_blocks.load(") == 2 and "tl.where(" not in whole
+
+
+@cd.algorithm("n h w c, i j c o -> n y x o", name="padded")
+def padded(a: Any, f: Any) -> Any:
+    patches = cd.window(cd.window(a, "h", "y i", pad=(1, 1)), "w", "x j", pad=(1, 1))
+    return cd.einsum("n y i x j c, i j c o -> n y x o", patches, f)
+
+
+def convolution(taps: int) -> Module:
+    tiles = {"g_n": 1, "g_y": 4, "g_x": 8, "g_o": 16, "s_i": 1, "s_j": taps}
+    loops = first_form(first_form(inline(padded.diagram), "j", 1), "i", 1)
+    return module(find(loops, ["n", "y", "x", "o"]), tiles, "fp32")
+
+
+def test_windows_are_boxes_where_one_tap_is_read_at_a_time() -> None:
+    text = convolution(1).text
+    assert "a_blocks = _copied(a, [1, g_y, g_x, c_block]) if s_i == s_j == 1 else None" in text
+    assert "a_tile = a_blocks.load([n_at, " in text
+    assert "a_blocks" not in convolution(2).text
+    strided = cd.algorithm("x c, k c o -> y o", name="strided")(
+        lambda a, w: cd.einsum("y k c, k c o -> y o", cd.window(a, "x", "y k", stride=2), w)
+    )
+    made = module(unproved(strided.diagram, "k", "y o"), {"g_y": 16, "g_o": 16, "s_k": 1}, "fp16")
+    assert "a_blocks" not in made.text and "w_blocks" in made.text
 
 
 @pytest.mark.triton
@@ -39,3 +68,16 @@ class TestRun:
         A, B = torch.randn(32, 48, generator=draw).half(), torch.randn(48, 32, generator=draw).half()
         wanted = A[:, 8:-3].double() @ B[8:-3].double()
         assert (kernels.sliced(A, B, y=37).double() - wanted).abs().max() < 0.02
+
+    @pytest.mark.parametrize("taps", [1, 2])
+    @pytest.mark.parametrize("copies", [False, True])
+    def test_windows(self, copies: bool, taps: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        import torch
+
+        kernels = imported(convolution(1).text, "padded")
+        monkeypatch.setattr(kernels, "_copies", lambda device: copies)
+        draw = torch.Generator().manual_seed(0)
+        a, f = (torch.randn(*shape, generator=draw) for shape in ((2, 5, 9, 12), (3, 3, 12, 20)))
+        found = kernels.padded(a, f, y=5, x=9, s_j=taps)
+        wanted = torch.nn.functional.conv2d(a.permute(0, 3, 1, 2), f.permute(3, 2, 0, 1), padding=1)
+        assert (found.permute(0, 3, 1, 2) - wanted).abs().max() < 1e-4

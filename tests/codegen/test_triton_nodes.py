@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from catdiag.codegen.triton.mask_ranges import affine, edge, grows, solved, summed
-from catdiag.codegen.triton.tile_expressions import Dim, Nodes, Scope, TileNode
+from catdiag.codegen.triton.tile_expressions import Nodes
 from catdiag.codegen.triton.tile_fills import FINITE, fill_of
+from catdiag.codegen.triton.tile_nodes import Dim, Scope, TileNode
 
 ROWS, BLOCK = 4, 4
 

@@ -26,7 +26,7 @@ from catdiag.codegen.syntax import (
     joined,
     length_of,
 )
-from catdiag.codegen.triton.tile_expressions import Dim, TileNode
+from catdiag.codegen.triton.tile_nodes import Dim, TileNode
 from catdiag.codegen.triton.triton_dialect import tile_dialect
 from catdiag.codegen.triton.triton_printer import TritonPrinter
 from catdiag.util.errors import TypeMismatch

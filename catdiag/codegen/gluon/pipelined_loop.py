@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from catdiag.codegen.kernel_tree import PythonStatement
-from catdiag.codegen.triton.kernel_builder import Boxes
+from catdiag.codegen.triton.array_boxes import Boxes
 from catdiag.codegen.triton.kernel_signature import KernelSpec
-from catdiag.codegen.triton.tile_expressions import TileNode
+from catdiag.codegen.triton.tile_nodes import TileNode
 from catdiag.schedule.statements import LoopSpan
 
 

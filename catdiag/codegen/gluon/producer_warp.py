@@ -28,7 +28,7 @@ from catdiag.codegen.syntax import (
 from catdiag.codegen.triton.array_accesses import Pull, StoredArray
 from catdiag.codegen.triton.kernel_builder import KernelLoop
 from catdiag.codegen.triton.kernel_signature import KernelSpec, ModuleContext
-from catdiag.codegen.triton.tile_expressions import Dim, Scope, TileNode
+from catdiag.codegen.triton.tile_nodes import Dim, Scope, TileNode
 from catdiag.codegen.triton.triton_printer import TritonPrinter
 from catdiag.schedule.statements import LoopSpan, NestValue, Statement
 

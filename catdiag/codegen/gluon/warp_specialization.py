@@ -45,7 +45,7 @@ from catdiag.codegen.triton.array_accesses import Pull, StoredArray, state_of
 from catdiag.codegen.triton.kernel_body import Writing
 from catdiag.codegen.triton.kernel_builder import KernelLoop
 from catdiag.codegen.triton.kernel_signature import ModuleContext
-from catdiag.codegen.triton.tile_expressions import Dim, Scope, TileNode
+from catdiag.codegen.triton.tile_nodes import Dim, Scope, TileNode
 from catdiag.codegen.triton.triton_printer import TritonPrinter
 from catdiag.schedule.statements import For, LoopSpan, NestValue
 

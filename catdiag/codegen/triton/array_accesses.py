@@ -15,8 +15,9 @@ from catdiag.category.index_maps import Expr, read_off
 from catdiag.category.ops import Box, Reindex, Rename, View
 from catdiag.category.scalars import Cast
 from catdiag.category.types import ArrayType, Axis, Size
-from catdiag.codegen.triton.tile_expressions import Dim, Nodes, TileNode
+from catdiag.codegen.triton.tile_expressions import Nodes
 from catdiag.codegen.triton.tile_fills import Fill
+from catdiag.codegen.triton.tile_nodes import Dim, TileNode
 from catdiag.util.errors import TypeMismatch
 
 At = Mapping[str, TileNode]

@@ -8,8 +8,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from catdiag.codegen.triton.tile_expressions import Dim, Nodes, TileNode
+from catdiag.codegen.triton.tile_expressions import Nodes
 from catdiag.codegen.triton.tile_fills import Fill, fill_of, finite
+from catdiag.codegen.triton.tile_nodes import Dim, TileNode
 
 SHORTEST = 16
 """The least length of each side of a matrix product in Triton."""

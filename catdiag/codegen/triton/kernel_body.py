@@ -27,7 +27,7 @@ from catdiag.codegen.triton.kernel_builder import Build, KernelLoop, Tile, tile_
 from catdiag.codegen.triton.kernel_signature import KernelSpec, ModuleContext
 from catdiag.codegen.triton.mask_ranges import affine, edge, grows, summed
 from catdiag.codegen.triton.product_types import ProductTypes
-from catdiag.codegen.triton.tile_expressions import Dim, Scope, TileNode
+from catdiag.codegen.triton.tile_nodes import Dim, Scope, TileNode
 from catdiag.codegen.triton.triton_dialect import TRITON
 from catdiag.codegen.triton.triton_printer import TritonPrinter, tile_shape
 from catdiag.schedule.statements import (
@@ -86,7 +86,7 @@ class Writing:
         axis = identifier(span.axis)
         start = self.own.fresh(axis + "0") if self._tile(span) != 1 else self.own.fresh(axis + "_at")
         self.starts[span.symbol] = start
-        place = nodes.symbol(start)
+        place = nodes.start(start)
         whole = k.size(span.size)
         single = self._tile(span) == 1
         exact = self.own.fresh(f"even_{axis}")
@@ -187,7 +187,7 @@ class Writing:
         scope = Scope(outside)
         context = KernelLoop(span.symbol, "phase" if not k.loops else self.own.fresh("phase"))
         first = self.own.fresh((span.axis if span.axis.isidentifier() else "i") + "0")
-        place = nodes.symbol(first, scope=scope)
+        place = nodes.start(first, scope)
         axis = first[:-1] if first.endswith("0") else first
         exact = next((e for e, s in self.exact.items() if s == span), None)
         if exact is None:

@@ -27,6 +27,7 @@ from catdiag.category.scalars import Apply
 from catdiag.category.types import ArrayType, Axis, Size, size_symbols
 from catdiag.codegen.names import Names
 from catdiag.codegen.syntax import Name, Number, Parens, PythonExpression, call, compared, dotted, joined
+from catdiag.codegen.triton import array_boxes
 from catdiag.codegen.triton.array_accesses import (
     ArrayPart,
     At,
@@ -38,10 +39,12 @@ from catdiag.codegen.triton.array_accesses import (
     StoredArray,
     viewed,
 )
+from catdiag.codegen.triton.array_boxes import BoxAccess, Boxes
 from catdiag.codegen.triton.dot import SHORTEST, contracted
-from catdiag.codegen.triton.mask_ranges import Bound, UnmaskedRange, ends_with, reach, solved
-from catdiag.codegen.triton.tile_expressions import NEUTRAL, Dim, Nodes, Scope, TileNode, from_array, terms
+from catdiag.codegen.triton.mask_ranges import Bound, UnmaskedRange, reach, solved
+from catdiag.codegen.triton.tile_expressions import NEUTRAL, Nodes
 from catdiag.codegen.triton.tile_fills import Fill
+from catdiag.codegen.triton.tile_nodes import Dim, Scope, TileNode, from_array, terms
 from catdiag.schedule.statements import Let, LoopSpan, NestValue
 from catdiag.util.errors import TypeMismatch
 
@@ -83,17 +86,6 @@ class KernelLoop:
         return compared(Name(self.phase), "==", Number(1 if self.unmasked.lower else 0))
 
 
-@dataclass(eq=False)
-class Boxes:
-    """Blocks of an array that the copy engine (TMA) loads; `name` is that of their tensor descriptor."""
-
-    name: str
-    array: StoredArray
-    shape: tuple[str, ...]
-    looped: bool = False
-    """Whether a loop loads them, or a matrix product in a loop reads them: only then does a descriptor pay."""
-
-
 class Build:
     """The nodes of one kernel, made from the statements of a loop nest.
 
@@ -128,7 +120,7 @@ class Build:
         self.sizes: dict[str, str] = {}
         self.constants: dict[str, None] = {}
         self.blocks: dict[str, Size] = {}
-        self.boxes: dict[tuple[StoredArray, tuple[str, ...]], Boxes] = {}
+        self.boxes: dict[tuple[StoredArray, tuple[str, ...], tuple[str, ...]], Boxes] = {}
         self.reads: dict[StoredArray, dict[tuple[TileNode, ...], None]] = {}
         self.writes: dict[StoredArray, dict[tuple[TileNode, ...], None]] = {}
         """The indices at which arrays are read and written, a node for each axis."""
@@ -138,8 +130,9 @@ class Build:
 
     # -- sizes and dimensions ------------------------------------------------------------------------------
 
-    def size(self, size: Size) -> TileNode:
-        """A size as an integer expression; for a block, the number of its entries that are in the array."""
+    def size(self, size: Size, read: bool = True) -> TileNode:
+        """A size as an integer expression; for a block, the number of its entries that are in the array. Unless it is
+        `read`, it is only compared here, and no argument of the kernel."""
 
         def leaf(v: Any) -> TileNode:
             if isinstance(v, int):
@@ -148,7 +141,8 @@ class Build:
                 return self.local[v]
             if v in self.tiles:
                 return self._length(self.tiles[v])
-            return self.nodes.symbol(self.sizes.setdefault(v, self.size_names.get(v, v)), positive=True)
+            name = self.sizes.get(v, self.size_names.get(v, v))
+            return self.nodes.symbol(self.sizes.setdefault(v, name) if read else name, positive=True)
 
         return read_off(size, leaf, lambda op, a, b: self.nodes.op("add" if op == "+" else "mul", a, b))
 
@@ -253,33 +247,34 @@ class Build:
                 name, "int" if ty.element == "int" else ty.element if ty.element == "bool" else "real"
             )
         self.arrays[array] = None
-        self.reads.setdefault(array, {})[tuple(index[a.name] for a in ty.axes)] = None
+        places = tuple(index[a.name] for a in ty.axes)
+        self.reads.setdefault(array, {})[places] = None
         scalar, tiled, dims = self.offsets(array, index)
         ragged = [d for d in dims if d.within is not None]
         conditions = [d.within for d in ragged if d.within is not None]
         exact = tuple((d.exact, d.loop) for d in ragged)
+        guard = None if guard is not None and guard.value else guard
         sure = list(conditions)
         if guard is not None:
             sure.append(guard)
-        for axis in ty.axes:
-            place = index[axis.name]
+        sizes = [self.size(axis.size, read=False) for axis in ty.axes]
+        for place, axis in zip(places, ty.axes, strict=True):
             if from_array(place):
-                size = self.size(axis.size)
                 inside = self.nodes.op("and", self.nodes.op("le", self.nodes.const(0, "int"), place),
-                                       self.nodes.op("lt", place, size))  # fmt: skip
+                                       self.nodes.op("lt", place, self.size(axis.size)))  # fmt: skip
                 sure.append(inside)
                 guard = inside if guard is None else self.nodes.op("and", guard, inside)
         element = {"int": "int", "bool": "bool"}.get(ty.element, "raw")
         joined = self.nodes.joined([tiled, *sure])
         order = [*dims, *(d for d in joined if d not in dims)]
-        boxed = None if guard is not None else self.boxed(array, index)
-        starts = () if boxed is None else boxed[1]
-        box = None if boxed is None else self.blocks_of(array, boxed[0])
-        # The copy engine fills what is outside of the array: that is not all that is outside of a slice of it.
+        known = guard is None or (not any(map(from_array, places)) and array_boxes.inside(guard, places, sizes))
+        access = array_boxes.boxed(self.nodes, array, places) if known else None
+        starts = () if access is None else access.starts
+        box = None if access is None else self.boxes_of(array, access)
         fills: dict[Dim, Fill] = dict.fromkeys(ragged, 0.0)
-        if boxed is not None:
-            for axis, dim, start in zip(ty.axes, *boxed, strict=True):
-                if dim in fills and not ends_with(dim, start, self.size(axis.size)):
+        if access is not None:  # what is outside of a slice or of a window's tile may be in the array
+            for dim, start, size in zip(access.dims, access.starts, sizes, strict=True):
+                if dim in fills and not array_boxes.ends_with(dim, start, size):
                     fills[dim] = None
         self.nodes.note = ""
         data = (array, exact, guard is not None, len(sure), box, "")
@@ -288,33 +283,15 @@ class Build:
         node.wanted = f"{array.name}_tile"
         return node
 
-    def boxed(self, array: StoredArray, index: At) -> tuple[tuple[Dim | None, ...], tuple[TileNode, ...]] | None:
-        """The dimensions and the start of the block of an array that a load reads; None if it reads no such block."""
-        dims: list[Dim | None] = []
-        starts: list[TileNode] = []
-        for axis in array.ty.axes:
-            start, own = self.nodes.const(0, "int"), None
-            for sign, term in terms(index[axis.name]):
-                if not term.dims:
-                    start = self.nodes.op(sign, start, term)
-                elif own is None and sign == "add" and term.kind == "arange" and term.dims[0] not in dims:
-                    own = term.dims[0]
-                else:
-                    return None
-            dims.append(own)
-            starts.append(start)
-        if array.parts or not dims or dims[-1] is None or len(dims) > 5 or array.ty.element not in ("real", "extended"):
-            return None
-        return tuple(dims), tuple(starts)
-
-    def blocks_of(self, array: StoredArray, dims: tuple[Dim | None, ...]) -> Boxes:
-        """The blocks of an array with some dimensions; blocks of one shape share a tensor descriptor."""
-        looped = any(d is not None and d.loop is not None for d in dims)
-        shape = tuple("1" if d is None else d.block for d in dims)
-        found = self.boxes.get((array, shape))
+    def boxes_of(self, array: StoredArray, access: BoxAccess) -> Boxes:
+        """The boxes of an array with some dimensions; those of one shape share a tensor descriptor."""
+        looped = any(d is not None and d.loop is not None for d in (*access.dims, *access.ones))
+        shape = tuple("1" if d is None else d.block for d in access.dims)
+        ones = tuple(d.block for d in access.ones)
+        found = self.boxes.get((array, shape, ones))
         if found is None:
-            found = Boxes(self.names.fresh(f"{array.name}_blocks"), array, shape)
-            self.boxes[array, shape] = found
+            found = Boxes(self.names.fresh(f"{array.name}_blocks"), array, shape, ones=ones)
+            self.boxes[array, shape, ones] = found
         found.looped |= looped
         return found
 

@@ -11,9 +11,9 @@ from catdiag.codegen.kernel_tree import Assign, If, PythonStatement
 from catdiag.codegen.names import Names
 from catdiag.codegen.syntax import Name, call, dotted
 from catdiag.codegen.triton.array_accesses import StoredArray
-from catdiag.codegen.triton.kernel_builder import Boxes
+from catdiag.codegen.triton.array_boxes import Boxes
 from catdiag.codegen.triton.mask_ranges import Bound
-from catdiag.codegen.triton.tile_expressions import TileNode
+from catdiag.codegen.triton.tile_nodes import TileNode
 from catdiag.schedule.element_widths import REST, cast_type, real_types, width
 from catdiag.schedule.full_precision import statistics
 from catdiag.schedule.live_ranges import view_roots

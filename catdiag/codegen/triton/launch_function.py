@@ -12,7 +12,8 @@ from catdiag.codegen.dialect import shape_of
 from catdiag.codegen.names import Names
 from catdiag.codegen.syntax import TIMES, bracketed
 from catdiag.codegen.triton.array_accesses import StoredArray
-from catdiag.codegen.triton.kernel_builder import Boxes, sized
+from catdiag.codegen.triton.array_boxes import Boxes
+from catdiag.codegen.triton.kernel_builder import sized
 from catdiag.codegen.triton.kernel_signature import KernelSpec
 from catdiag.codegen.triton.launch_memory import AddedArray, LaunchMemory, OutputBuffer, torch_name
 from catdiag.codegen.triton.launch_parameters import constants_of, spans_of
@@ -442,15 +443,13 @@ class LaunchWriter:
         def steps(most: Bound, stride: str) -> str:
             return f"{bracketed(bound_text(most, known), TIMES)} * {stride}"
 
-        sums = [" + ".join(steps(n, self.strides[a, axis]) for a, axis, n in far) for far in kernel.reaches]
-        sums = list(dict.fromkeys(sums))
-        if not sums:
-            return []
+        reaches = (" + ".join(steps(n, self.strides[a, axis]) for a, axis, n in far) for far in kernel.reaches)
+        sums = list(dict.fromkeys(reaches))
         if len(sums) == 1:
             self.write(f"wide = {sums[0]} >= 2**31")
-        else:
+        elif sums:
             self._call("wide = max", sums, " >= 2**31")
-        return ["wide=wide"]
+        return ["wide=wide"] if sums else []
 
     def _fast(self) -> str:
         """Whether results have less than 4 bytes: then the chip's approximate functions are exact enough."""
@@ -465,7 +464,7 @@ class LaunchWriter:
     def _boxes(self, kernel: KernelSpec) -> None:
         """The lines that make tensor descriptors; one is None where the tensor, the block or the chip allows none."""
         for box in kernel.boxes:
-            self.write(f"{box.name} = _copied({box.array.name}, {self._shape_of(kernel, box)})")
+            self.write(f"{box.name} = _copied({box.array.name}, {self._shape_of(kernel, box)}){box.condition}")
 
     def _shape_of(self, kernel: KernelSpec, boxes: Boxes) -> str:
         known = dict(self._constants(kernel))

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from catdiag.codegen.syntax import ATOM, PLUS, TIMES, Code, PythonExpression, bracketed, call, joined_all, length_of
-from catdiag.codegen.triton.tile_expressions import Dim, Nodes, TileNode, natural
+from catdiag.codegen.triton.tile_expressions import Nodes
+from catdiag.codegen.triton.tile_nodes import Dim, TileNode
 
 
 @dataclass
@@ -203,18 +204,6 @@ def _compared(
     else:
         return False
     return True
-
-
-def ends_with(dim: Dim, start: TileNode, size: TileNode) -> bool:
-    """Whether a position `start` + i is known to be outside of an axis of a `size` for each i outside of a dimension."""
-    if dim.within is None:
-        return True
-    if dim.within.kind != "lt":
-        return False
-    place, end = map(affine, dim.within.args)
-    left = end.plus(place, -1).plus(Affine(0, {n: c for n, c in place.terms.items() if n.kind == "arange"}))
-    over = affine(size).plus(affine(start), -1).plus(left, -1)
-    return over.constant <= 0 and all(n < 0 and natural(node) for node, n in over.terms.items())
 
 
 def grows(node: TileNode, start: TileNode) -> int:

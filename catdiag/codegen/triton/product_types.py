@@ -9,7 +9,7 @@ from catdiag.category.scalars import Cast
 from catdiag.codegen.syntax import Number, PythonExpression, dotted
 from catdiag.codegen.triton.array_accesses import StoredArray
 from catdiag.codegen.triton.kernel_signature import WIDTHS, ModuleContext
-from catdiag.codegen.triton.tile_expressions import TileNode
+from catdiag.codegen.triton.tile_nodes import TileNode
 from catdiag.codegen.triton.value_bounds import overflows
 from catdiag.schedule.operand_types import BY_WIDTH, cast_of_factor, operand_type, written_type
 

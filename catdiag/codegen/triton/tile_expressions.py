@@ -10,13 +10,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
-from catdiag.category.types import Size
-from catdiag.codegen.kernel_tree import PythonStatement
 from catdiag.codegen.syntax import PythonExpression
 from catdiag.codegen.triton.tile_fills import FINITE, INFINITE, Fill, fill_of, times_positive
+from catdiag.codegen.triton.tile_nodes import Dim, Scope, TileNode, deepest, natural, zero_outside
 
 LARGEST = 2**31 - 1
 _TO_INTEGERS = ("floor", "ceil", "round")
@@ -28,95 +26,6 @@ HUGE = 2.0**20
 """Above this, float32 has an absolute error of up to 1/16 or more: too much for an exponent."""
 FLOAT32_MAX = 2.0**128 - 2.0**104
 NEUTRAL: dict[str, float] = {"sum": 0.0, "prod": 1.0, "max": -INFINITE, "min": INFINITE, "any": 0.0, "all": 1.0}
-
-
-@dataclass(eq=False)
-class Scope:
-    """A block of statements: the body of a kernel, or of a loop in it. The next one is written to the `end`, which is
-    the body itself, or that of a condition at its end."""
-
-    parent: Scope | None = None
-    body: list[PythonStatement] = field(default_factory=list)
-    end: list[PythonStatement] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.end = self.body
-
-    def write(self, *statements: PythonStatement) -> None:
-        """Writes statements."""
-        self.end += statements
-
-    def taken(self) -> list[PythonStatement]:
-        """The statements up to now, after which the scope is empty."""
-        found, self.body = self.body, []
-        self.end = self.body
-        return found
-
-    @property
-    def level(self) -> int:
-        """How many scopes enclose this one."""
-        found, scope = 0, self.parent
-        while scope is not None:
-            found, scope = found + 1, scope.parent
-        return found
-
-
-@dataclass(eq=False)
-class Dim:
-    """A dimension of tiles: along `axis`, `block` entries long.
-
-    `size` is the size of the axis, or the symbol of the tile. `within` is the mask of the entries that are in the
-    array; None if all are. `exact` is a constant expression of the kernel that says whether all entries are in the
-    array; None where they always are. `loop` is the loop whose blocks it runs over, if any.
-    """
-
-    axis: str
-    size: Size
-    block: str
-    scope: Scope
-    exact: PythonExpression | None = None
-    within: TileNode | None = None
-    loop: Any = None
-    length: int = 0
-    """The default length of a block in entries; 0 for a whole axis, whose block has at least 16."""
-
-    @property
-    def ragged(self) -> bool:
-        """Whether its last tile may reach past the end of the axis."""
-        return self.within is not None
-
-
-@dataclass(eq=False)
-class TileNode:
-    """An expression: an operation (`kind`) of other nodes (`args`), computed in a `scope`.
-
-    `element` is "real" (float32), "int", "bool", or "raw" for a loaded tile that still has the type of its array.
-    `heavy` says that it contains a load, reduction or product. `note` is a comment, `wanted` a preferred name.
-
-    It is a tree, unlike `catdiag.codegen.array_expressions.Value`: what is written of an expression of tiles depends on
-    what reads it (masks, fills, the layout of a product's operand), and nodes that are shared get names.
-    """
-
-    kind: str
-    args: tuple[TileNode, ...]
-    dims: tuple[Dim, ...]
-    scope: Scope
-    element: str
-    data: Any = None
-    fills: dict[Dim, Fill] = field(default_factory=dict)
-    heavy: bool = False
-    note: str = ""
-    wanted: str = ""
-
-    @property
-    def value(self) -> float | int | None:
-        """The value of a constant; None for other nodes."""
-        return self.data if self.kind == "const" else None
-
-
-def deepest(scopes: Sequence[Scope]) -> Scope:
-    """The innermost of some nested scopes."""
-    return max(scopes, key=lambda s: s.level)
 
 
 class Nodes:
@@ -175,6 +84,10 @@ class Nodes:
         """A named scalar of the kernel; `positive` says that it is greater than 0."""
         return self.make("symbol", (), (), element, (text, positive), scope)
 
+    def start(self, text: str, scope: Scope | None = None) -> TileNode:
+        """The first position of a tile or block: a natural number, which may be 0."""
+        return self.make("symbol", (), (), "int", (text, False, True), scope)
+
     def arange(self, dim: Dim) -> TileNode:
         """The positions 0, 1, … along a dimension."""
         return self.make("arange", (), (dim,), "int", None, dim.scope)
@@ -194,6 +107,12 @@ class Nodes:
         return self.make("whole", (node,), node.dims, "int", fills=dict(node.fills))
 
     def _op(self, fn: str, *args: TileNode) -> TileNode:
+        if fn == "where":
+            condition, kept, other = args
+            if condition.value is not None:
+                return kept if condition.value else other
+            if other.value == 0 and zero_outside(kept, condition):
+                return kept
         if fn in ("add", "sub", "mul", "div", "max", "min", "where", "neg", "abs"):
             joined = args[1:] if fn == "where" else args
             real = fn == "div" or any(a.element in ("real", "raw") for a in joined)
@@ -425,17 +344,6 @@ def _smaller(total: TileNode, factor: TileNode) -> bool:
     return all(len({*p.dims, *factor.dims}) < len({*total.dims, *factor.dims}) for p in total.args)
 
 
-def natural(node: TileNode) -> bool:
-    """Whether an integer is known to be nonnegative; False where this is not seen."""
-    if node.value is not None:
-        return node.value >= 0
-    if node.kind == "arange" or (node.kind == "symbol" and node.data[1]):
-        return True
-    if node.kind == "max":
-        return any(map(natural, node.args))
-    return node.kind in ("add", "mul", "min", "floordiv", "long", "relabel") and all(map(natural, node.args))
-
-
 def _positive(node: TileNode) -> bool:
     """Whether a scalar is known to be positive; False where this is not seen."""
     if node.kind == "const":
@@ -460,28 +368,6 @@ def _overflowing_bound(node: TileNode, factor: TileNode) -> TileNode | None:
     return next((a for a in bounds if abs(float(a.value or 0) * float(factor.value)) > FLOAT32_MAX), None)
 
 
-def terms(node: TileNode, sign: str = "add") -> list[tuple[str, TileNode]]:
-    """An integer as signed terms: ("add", term) and ("sub", term)."""
-    if node.kind in ("add", "sub"):
-        other = {"add": "sub", "sub": "add"}[sign] if node.kind == "sub" else sign
-        return [*terms(node.args[0], sign), *terms(node.args[1], other)]
-    return [] if node.value == 0 else [(sign, node)]
-
-
-def from_array(place: TileNode) -> bool:
-    """Whether an index depends on entries of an array, so that it may be out of range."""
-    seen: set[TileNode] = set()
-    stack = [place]
-    while stack:
-        node = stack.pop()
-        if node.kind == "load":
-            return True
-        if node not in seen:
-            seen.add(node)
-            stack += node.args
-    return False
-
-
 SIMPLER: Mapping[str, Callable[..., TileNode | None]] = {
     "add": lambda nodes, a, b: a if b.value == 0 else b if a.value == 0 else None,
     "sub": lambda nodes, a, b: a if b.value == 0 else None,
@@ -496,5 +382,6 @@ SIMPLER: Mapping[str, Callable[..., TileNode | None]] = {
     "sigmoid": Nodes._sigmoid,
     "sign": Nodes._sign,
     "where": Nodes._selection,
+    "le": lambda nodes, a, b: nodes.const(1, "bool") if a.value == 0 and b.element == "int" and natural(b) else None,
 }
 """How functions of nodes are simplified, by function; None where a function of these nodes stays as it is."""

@@ -37,7 +37,7 @@ from catdiag.codegen.triton.module_text import ModuleText
 from catdiag.codegen.triton.opaque_call import OpaqueCall, opaque_call
 from catdiag.codegen.triton.product_call import ProductCall, product_axes
 from catdiag.codegen.triton.reserved_names import GLUON_WORDS, MODULE_WORDS
-from catdiag.codegen.triton.tile_expressions import TileNode
+from catdiag.codegen.triton.tile_nodes import TileNode
 from catdiag.codegen.triton.triton_dialect import helper_function
 from catdiag.schedule.contractions import deciding
 from catdiag.schedule.live_ranges import is_view

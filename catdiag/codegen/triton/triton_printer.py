@@ -36,7 +36,7 @@ from catdiag.codegen.syntax import (
     length_of,
     method,
 )
-from catdiag.codegen.triton.tile_expressions import Dim, Scope, TileNode, natural
+from catdiag.codegen.triton.tile_nodes import Dim, Scope, TileNode, natural
 from catdiag.codegen.triton.triton_dialect import TRITON
 from catdiag.util.errors import TypeMismatch
 

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from catdiag.codegen.triton.tile_expressions import TileNode, natural
+from catdiag.codegen.triton.tile_nodes import TileNode, natural
 
 LARGEST = math.log2(65504)
 """The largest exponent whose power of 2 is a number of fp16."""

@@ -1,0 +1,104 @@
+"""Boxes of arrays: blocks that the copy engine (TMA) loads, with zeros where they reach out of the array."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from catdiag.codegen.triton.array_accesses import StoredArray
+from catdiag.codegen.triton.mask_ranges import Affine, affine
+from catdiag.codegen.triton.tile_expressions import Nodes
+from catdiag.codegen.triton.tile_nodes import Dim, TileNode, natural, terms
+
+
+@dataclass(eq=False)
+class Boxes:
+    """Blocks of an array that the copy engine loads; `name` is that of their tensor descriptor."""
+
+    name: str
+    array: StoredArray
+    shape: tuple[str, ...]
+    looped: bool = False
+    """Whether a loop loads them, or a matrix product in a loop reads them: only then does a descriptor pay."""
+    ones: tuple[str, ...] = ()
+    """Lengths of blocks that have to be 1: those of further dimensions along an axis, as of a window."""
+
+    @property
+    def condition(self) -> str:
+        """What follows a descriptor in the launch function: where there is none."""
+        return f" if {' == '.join([*self.ones, '1'])} else None" if self.ones else ""
+
+
+@dataclass(frozen=True)
+class BoxAccess:
+    """A load of one box: for each axis of the array its dimension, None if it is one entry, and where it starts."""
+
+    dims: tuple[Dim | None, ...]
+    starts: tuple[TileNode, ...]
+    ones: tuple[Dim, ...]
+    """Further dimensions, in blocks of one entry."""
+
+
+def boxed(nodes: Nodes, array: StoredArray, places: Sequence[TileNode]) -> BoxAccess | None:
+    """The box that is read of an array, at a place along each axis; None if what is read is none.
+
+    A place is a start and the entry of one dimension, and may be moved along others whose blocks are one entry: of
+    windows along an axis, one tap of which is read at a time, each is a box.
+    """
+    dims: list[Dim | None] = []
+    starts: list[TileNode] = []
+    ones: list[Dim] = []
+    for place in places:
+        start, own = nodes.const(0, "int"), None
+        for sign, term in terms(place):
+            if not term.dims:
+                start = nodes.op(sign, start, term)
+                continue
+            dim = term.dims[0]
+            if sign == "sub" or term.kind != "arange" or dim in dims or dim in ones or dim is own:
+                return None
+            if own is None:
+                own = dim
+            elif dim.length == 1 and dim.loop is not None:
+                ones.append(dim)
+            elif own.length == 1 and own.loop is not None:
+                ones.append(own)
+                own = dim
+            else:
+                return None
+        dims.append(own)
+        starts.append(start)
+    if array.parts or not dims or dims[-1] is None or len(dims) > 5 or array.ty.element not in ("real", "extended"):
+        return None
+    return BoxAccess(tuple(dims), tuple(starts), tuple(ones))
+
+
+def ends_with(dim: Dim, start: TileNode, size: TileNode) -> bool:
+    """Whether `start` + i is known to be outside of an axis of a `size` for each i outside of a dimension."""
+    if dim.within is None:
+        return True
+    if dim.within.kind != "lt":
+        return False
+    place, end = map(affine, dim.within.args)
+    left = end.plus(place, -1).plus(Affine(0, {n: c for n, c in place.terms.items() if n.kind == "arange"}))
+    return _natural(left.plus(affine(size), -1).plus(affine(start)))
+
+
+def inside(condition: TileNode, places: Sequence[TileNode], sizes: Sequence[TileNode]) -> bool:
+    """Whether a condition is known to hold wherever an array, of some sizes, has an entry at these places."""
+    if condition.value is not None:
+        return bool(condition.value)
+    if condition.kind == "and":
+        return all(inside(part, places, sizes) for part in condition.args)
+    if condition.kind not in ("le", "lt") or any(a.element != "int" for a in condition.args):
+        return False
+    small, large = map(affine, condition.args)
+    needed = large.plus(small, -1).plus(Affine(1 if condition.kind == "lt" else 0), -1)
+    ends = [affine(place) for place in places]
+    ends += [affine(size).plus(affine(place), -1).plus(Affine(-1)) for place, size in zip(places, sizes, strict=True)]
+    return _natural(needed) or any(_natural(needed.plus(end, -1)) for end in ends)
+
+
+def _natural(form: Affine) -> bool:
+    """Whether an affine form is known to be nonnegative."""
+    return form.constant >= 0 and all(n > 0 and natural(node) for node, n in form.terms.items())

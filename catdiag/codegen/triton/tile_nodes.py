@@ -1,0 +1,149 @@
+"""The nodes of the expression graph of a kernel, their scopes and dimensions, and what is read off them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from catdiag.category.types import Size
+from catdiag.codegen.kernel_tree import PythonStatement
+from catdiag.codegen.syntax import PythonExpression
+from catdiag.codegen.triton.tile_fills import Fill
+
+
+@dataclass(eq=False)
+class Scope:
+    """A block of statements: the body of a kernel, or of a loop in it. The next one is written to the `end`, which is
+    the body itself, or that of a condition at its end."""
+
+    parent: Scope | None = None
+    body: list[PythonStatement] = field(default_factory=list)
+    end: list[PythonStatement] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.end = self.body
+
+    def write(self, *statements: PythonStatement) -> None:
+        """Writes statements."""
+        self.end += statements
+
+    def taken(self) -> list[PythonStatement]:
+        """The statements up to now, after which the scope is empty."""
+        found, self.body = self.body, []
+        self.end = self.body
+        return found
+
+    @property
+    def level(self) -> int:
+        """How many scopes enclose this one."""
+        found, scope = 0, self.parent
+        while scope is not None:
+            found, scope = found + 1, scope.parent
+        return found
+
+
+@dataclass(eq=False)
+class Dim:
+    """A dimension of tiles: along `axis`, `block` entries long.
+
+    `size` is the size of the axis, or the symbol of the tile. `within` is the mask of the entries that are in the
+    array; None if all are. `exact` is a constant expression of the kernel that says whether all entries are in the
+    array; None where they always are. `loop` is the loop whose blocks it runs over, if any.
+    """
+
+    axis: str
+    size: Size
+    block: str
+    scope: Scope
+    exact: PythonExpression | None = None
+    within: TileNode | None = None
+    loop: Any = None
+    length: int = 0
+    """The default length of a block in entries; 0 for a whole axis, whose block has at least 16."""
+
+    @property
+    def ragged(self) -> bool:
+        """Whether its last tile may reach past the end of the axis."""
+        return self.within is not None
+
+
+@dataclass(eq=False)
+class TileNode:
+    """An expression: an operation (`kind`) of other nodes (`args`), computed in a `scope`.
+
+    `element` is "real" (float32), "int", "bool", or "raw" for a loaded tile that still has the type of its array.
+    `heavy` says that it contains a load, reduction or product. `note` is a comment, `wanted` a preferred name.
+
+    It is a tree, unlike `catdiag.codegen.array_expressions.Value`: what is written of an expression of tiles depends on
+    what reads it (masks, fills, the layout of a product's operand), and nodes that are shared get names.
+    """
+
+    kind: str
+    args: tuple[TileNode, ...]
+    dims: tuple[Dim, ...]
+    scope: Scope
+    element: str
+    data: Any = None
+    fills: dict[Dim, Fill] = field(default_factory=dict)
+    heavy: bool = False
+    note: str = ""
+    wanted: str = ""
+
+    @property
+    def value(self) -> float | int | None:
+        """The value of a constant; None for other nodes."""
+        return self.data if self.kind == "const" else None
+
+
+def deepest(scopes: Sequence[Scope]) -> Scope:
+    """The innermost of some nested scopes."""
+    return max(scopes, key=lambda s: s.level)
+
+
+def zero_outside(node: TileNode, condition: TileNode) -> bool:
+    """Whether a tile was loaded under a condition: it has zeros where that does not hold."""
+    while node.kind in ("float", "relabel"):
+        (node,) = node.args
+    if node.kind != "load":
+        return False
+    held = list(node.args[2 : 2 + node.data[3]])
+    for one in held:
+        held += one.args if one.kind == "and" else ()
+    needed = [condition]
+    for one in needed:
+        needed += one.args if one.kind == "and" and one not in held else ()
+    return all(one in held or one.kind == "and" for one in needed)
+
+
+def natural(node: TileNode) -> bool:
+    """Whether an integer is known to be nonnegative; False where this is not seen."""
+    if node.value is not None:
+        return node.value >= 0
+    if node.kind == "arange" or (node.kind == "symbol" and any(node.data[1:])):
+        return True
+    if node.kind == "max":
+        return any(map(natural, node.args))
+    return node.kind in ("add", "mul", "min", "floordiv", "long", "relabel") and all(map(natural, node.args))
+
+
+def terms(node: TileNode, sign: str = "add") -> list[tuple[str, TileNode]]:
+    """An integer as signed terms: ("add", term) and ("sub", term)."""
+    if node.kind in ("add", "sub"):
+        other = {"add": "sub", "sub": "add"}[sign] if node.kind == "sub" else sign
+        return [*terms(node.args[0], sign), *terms(node.args[1], other)]
+    return [] if node.value == 0 else [(sign, node)]
+
+
+def from_array(place: TileNode) -> bool:
+    """Whether an index depends on entries of an array, so that it may be out of range."""
+    seen: set[TileNode] = set()
+    stack = [place]
+    while stack:
+        node = stack.pop()
+        if node.kind == "load":
+            return True
+        if node not in seen:
+            seen.add(node)
+            stack += node.args
+    return False
