@@ -200,7 +200,7 @@ class Deriving:
         title: str,
         group: str,
     ) -> BenchCase:
-        known = {**sizes, **{n: v for n, v in values.items() if isinstance(v, int)}}
+        known = {**sizes, **{n: v for n, v in values.items() if isinstance(v, int) and v > 0}}  # trip counts
         kernels, refused = [], ""
         try:
             kernels = [kernel_of(cd.Program(diagram).plan(self.chip, known, dtype=dtype))]
