@@ -1,7 +1,8 @@
 """Where to cut a row of stages into kernels, by the predicted time of each: a shortest path over the places to cut.
 
 A kernel's schedules and tiles are looked for only where a path through what is known of the others, and through a bound
-for it, would be shortest. Nothing is proved here: `catdiag.planner.partition` does that for the way that is taken.
+for it, would be shortest: first those of parts of it, of which one must be worth a longer kernel. Nothing is proved
+here: `catdiag.planner.partition` does that for the way that is taken.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from catdiag.category.index_maps import Reindex
 from catdiag.planner.equal_segments import EqualSegments, SegmentClass, SegmentNames
 from catdiag.planner.function_calls import called_schedules
 from catdiag.planner.graph_segments import Span, StageSequence, cheapest_cuts
-from catdiag.planner.kernel_candidates import KernelTimer, PlanTarget, lower_bound_s, timed_schedules
+from catdiag.planner.kernel_candidates import KernelTimer, PlanTarget, RooflineBound, roofline_bound, timed_schedules
 from catdiag.planner.library_products import library_product, products_of_products, with_library
 from catdiag.planner.multi_kernel_plan import LAUNCH_S
 from catdiag.rewrite.contraction_order import Reassociation
@@ -33,6 +34,9 @@ MERGED = 0.98
 of ideal kernels does not know: what merges axes is taken where it is nearly as quick by that."""
 HOPELESS = 3.0
 """A kernel that takes so many times the time of its stages in several is not made longer."""
+WAITS_S = 1e-6
+"""What a kernel takes beside loading and saving arrays, but for so many seconds that it waits for the first of them, is
+what one of more stages is expected to take at least."""
 
 
 class LeftToLibrary(NotFusable):
@@ -55,6 +59,10 @@ class CutSearch:
     _known: dict[Span, SegmentClass] = field(default_factory=dict)
     _segments: dict[Span, tuple[SegmentClass, SegmentNames]] = field(default_factory=dict)
     _worth: dict[Span, bool] = field(default_factory=dict)
+    _left_out: set[Span] = field(default_factory=set)
+    """The kernels that are not timed, since none with a stage less is worth a longer one."""
+    _at_least: dict[Span, float] = field(default_factory=dict)
+    """What kernels that are not timed are expected to take at least, beside shorter ones that are."""
 
     @property
     def full_span(self) -> Span:
@@ -74,14 +82,27 @@ class CutSearch:
     def schedules(self, span: Span) -> list[KernelTimer] | CatdiagError:
         """The schedules of a kernel, the quickest first; or why there are none. They are those of the first kernel that
         is equal up to names, under its names."""
-        found = self._known[span] = self._class_of(span)[0]
+        found = self._class_of(span)[0]
         if found.schedules is None:
             self.target.report(f"timing stages {span[0] + 1} to {span[1]} of {self.full_span[1]} as one kernel")
             try:
                 found.schedules = self._timed(span, found.diagram, found.target)
             except CatdiagError as error:
                 found.schedules = error
+        if span not in self._known:
+            self._known[span] = found
+            self._bound_longer(span, found)
         return found.schedules
+
+    def _bound_longer(self, span: Span, known: SegmentClass) -> None:
+        """Notes for kernels of more stages what they are expected to take at least, beside one of some of these."""
+        if not isinstance(known.schedules, list) or known.schedules[0].called:
+            return
+        (start, end), count = span, self.full_span[1]
+        seconds = known.schedules[0].seconds - self._roofline(span).memory_s - WAITS_S
+        for first in range(max(0, end - MOST), start + 1):
+            for last in range(end, min(count, first + MOST) + 1):
+                self._at_least[first, last] = max(seconds, self._at_least.get((first, last), 0.0))
 
     def _timed(self, span: Span, piece: Diagram, target: PlanTarget) -> list[KernelTimer]:
         """The schedules of a kernel, torch's among them, under the names of a piece that is equal to it. Raises
@@ -100,77 +121,95 @@ class CutSearch:
         return math.inf if isinstance(found, CatdiagError) else found[0].seconds
 
     def bound(self, span: Span) -> float:
-        """What a kernel takes as far as is known: its time, or what no schedule of it is below."""
+        """What a kernel takes as far as is known: its time, or what no schedule of it is expected to be below."""
         found = self._class_of(span)[0]
         if found.schedules is not None or self.row.is_function(*span):
             return self.seconds(span)
+        known = self._at_least.get(span, 0.0)
+        return known if found.bound is None else max(known, found.bound.seconds)
+
+    def _roofline(self, span: Span) -> RooflineBound:
+        found = self._class_of(span)[0]
         if found.bound is None:
-            found.bound = lower_bound_s(found.diagram, found.target)
+            found.bound = roofline_bound(found.diagram, found.target)
         return found.bound
 
     def shortest_path(self, several: bool = False) -> tuple[float, tuple[Span, ...]]:
         """The quickest way and what it takes, infinite and none where nothing fits; with `several`, of two kernels or
         more."""
+        return self._settled_path(self.full_span, several, self.max_cuts, MOST)
+
+    def _settled_path(
+        self, span: Span, several: bool, cuts: int | None, most: int | None, enough: float = math.inf
+    ) -> tuple[float, tuple[Span, ...]]:
+        """The quickest way to cut some stages, of at most so many stages each; a bound for it where that is `enough`
+        or more."""
+        start, end = span
+        limit = None if cuts is None else min(end - start, cuts + 1)
+
+        def cost(part: Span) -> float | None:
+            own = start + part[0], start + part[1]
+            return None if (several and own == span) or own in self._left_out else self.bound(own)
+
         while True:
-            total, option = self._shortest(several)
-            unknown = [span for span in option if self._class_of(span)[0].schedules is None]
+            ways = cheapest_cuts(end - start, cost, kernels=limit, between=LAUNCH_S, most=most)
+            total, option = min(ways.values(), key=lambda way: way[0], default=(math.inf, ()))
+            if math.isinf(total) or total >= enough:
+                return total, ()
+            option = tuple((start + first, start + last) for first, last in option)
+            unknown = [part for part in option if self._class_of(part)[0].schedules is None]
             if not unknown:
                 return total, option
-            for span in unknown:
-                self.schedules(span)
+            for part in unknown:
+                self._look_at(part)
 
-    def _shortest(self, several: bool) -> tuple[float, tuple[Span, ...]]:
-        """The shortest path by `bound`, of at most so many kernels as `max_cuts` allows."""
-        count = self.full_span[1]
+    def _look_at(self, span: Span) -> None:
+        """Finds out more about a kernel: how long it takes, if it is of few stages, or one with a stage less is worth
+        it (`_pays`); else about those."""
+        known, (start, end) = self._class_of(span)[0], span
+        if known.bound is None:
+            self._roofline(span)
+            return
+        if end - start <= FEW_STAGES or (span == self.full_span and self._whole_is_tried()):
+            self.schedules(span)
+            return
+        shorter = ((start + 1, end), (start, end - 1))
+        timed = [part for part in shorter if self._class_of(part)[0].schedules is not None]
+        if end - start <= MOST and any(map(self._pays, timed)):
+            self.schedules(span)
+            return
+        todo = [part for part in shorter if part not in timed and part not in self._left_out]
+        if end - start > MOST or not todo:
+            self._left_out.add(span)
+        else:
+            self._look_at(todo[0])
 
-        def cost(span: Span) -> float | None:
-            if (several and span == self.full_span) or not self._looked_at(span):
-                return None
-            return self.bound(span)
-
-        limit = None if self.max_cuts is None else min(count, self.max_cuts + 1)
-        ways = cheapest_cuts(count, cost, kernels=limit, between=LAUNCH_S, most=MOST)
-        found = min(ways.values(), key=lambda way: way[0], default=(math.inf, ()))
-        return found if math.isfinite(found[0]) else (math.inf, ())
-
-    def _looked_at(self, span: Span) -> bool:
-        """Whether a kernel is tried: of few stages always, and else where one with a stage less is worth it (`_pays`).
-        One kernel of everything is, where the row is not long or it is asked for."""
-        start, end = span
-        if span == self.full_span and (self.max_cuts == 0 or end <= 2 * MOST):
-            return True
-        if end - start <= FEW_STAGES:
-            return True
-        return end - start <= MOST and (self._pays((start + 1, end)) or self._pays((start, end - 1)))
+    def _whole_is_tried(self) -> bool:
+        """Whether one kernel of everything is tried: where the row is not long, or it is asked for."""
+        return self.max_cuts == 0 or self.full_span[1] <= 2 * MOST
 
     def _pays(self, span: Span) -> bool:
         """Whether a kernel takes no more than `HOPELESS` times the time of its stages in several kernels, or of its
         only one."""
         if span not in self._worth:
-            start, end = span
-            self._worth[span] = False
-            if self._looked_at(span) and isinstance(self.schedules(span), LeftToLibrary):
-                self._worth[span] = end - start <= FEW_STAGES  # which says nothing of a kernel that makes a factor too
-            elif self._looked_at(span) and math.isfinite(self.seconds(span)):
-                inside = cheapest_cuts(
-                    end - start,
-                    lambda part: (
-                        None
-                        if part == (0, end - start) or not self._looked_at((start + part[0], start + part[1]))
-                        else self.bound((start + part[0], start + part[1]))
-                    ),
-                    kernels=None,
-                    between=LAUNCH_S,
-                )
-                least = min((way[0] for way in inside.values()), default=math.inf)
-                self._worth[span] = self.seconds(span) <= HOPELESS * least
+            if isinstance(self.schedules(span), LeftToLibrary):
+                paid = span[1] - span[0] <= FEW_STAGES  # which says nothing of a kernel that makes a factor too
+            else:
+                enough = self.seconds(span) / HOPELESS
+                paid = math.isfinite(enough) and enough <= self._settled_path(span, True, None, None, enough)[0]
+            self._worth[span] = paid
         return self._worth[span]
+
+    def _forget(self) -> None:
+        """Forgets what is worth what, once kernels take longer than they did."""
+        self._worth.clear()
+        self._left_out.clear()
 
     def chosen(self) -> tuple[Span, ...]:
         """The way that is taken, as far as is known without proofs; none where nothing fits."""
         if self.multi_kernel:
             return self.shortest_path(several=True)[1]
-        one = self.seconds(self.full_span) if self._looked_at(self.full_span) else math.inf
+        one = self.seconds(self.full_span) if self._whole_is_tried() else math.inf
         total, option = self.shortest_path()
         return (self.full_span,) if one <= CLOSE * total and not math.isinf(one) else option
 

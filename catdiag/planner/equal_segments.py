@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 
 from catdiag.category.diagram import Diagram, of_graph
 from catdiag.category.types import Axis, Size
-from catdiag.planner.kernel_candidates import KernelTimer, PlanTarget
+from catdiag.planner.kernel_candidates import KernelTimer, PlanTarget, RooflineBound
 from catdiag.planner.plan import KernelPlan, spelled_out
 from catdiag.rewrite.derivation import Derivation
 from catdiag.rewrite.local_sizes import sizes_in
@@ -28,7 +28,8 @@ from catdiag.util.errors import CatdiagError
 
 @dataclass(frozen=True)
 class DerivedKernel:
-    """A kernel of a way: its schedule, its derivation (None where it runs as it is written), and its plan."""
+    """A kernel of a way: its schedule, its derivation (None where it runs as it is written, or is not proved yet), and
+    its plan."""
 
     schedule: KernelTimer
     derivation: Derivation | None
@@ -36,6 +37,10 @@ class DerivedKernel:
     plan: KernelPlan
     unproved: str = ""
     """Why it is not proved to mean its segment; nothing where it is."""
+    proved: bool = True
+    """Whether all is proved that is to be."""
+    fresh: Mapping[str, str] = field(default_factory=dict)
+    """The symbols of its tiles in place of those of its schedule."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +49,10 @@ class SegmentNames:
 
     axes: tuple[str, ...]
     sizes: tuple[str, ...]
+
+
+NamedKernel = tuple[DerivedKernel, SegmentNames]
+"""A kernel, and the names of its axes and sizes."""
 
 
 @dataclass
@@ -56,9 +65,9 @@ class SegmentClass:
     names: SegmentNames
     schedules: list[KernelTimer] | CatdiagError | None = None
     """The schedules of the first, the quickest first; why there are none; None where that is not known yet."""
-    bound: float | None = None
-    made: tuple[DerivedKernel, SegmentNames] | None = None
-    """The kernel as it was derived, under these names."""
+    bound: RooflineBound | None = None
+    made: NamedKernel | None = None
+    """The kernel as it is written, and derived where it is proved, under these names."""
     refused: tuple[KernelTimer, str] | None = None
     """The quickest schedule that was not proved, and why."""
     without_proof: bool = False
@@ -170,4 +179,4 @@ def _canonical(diagram: Diagram, names: SegmentNames) -> Diagram:
     return of_graph(made.graph, made.cod)
 
 
-__all__ = ["DerivedKernel", "EqualSegments", "SegmentClass", "SegmentNames"]
+__all__ = ["DerivedKernel", "EqualSegments", "NamedKernel", "SegmentClass", "SegmentNames"]

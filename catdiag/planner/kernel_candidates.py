@@ -241,7 +241,20 @@ def _preferred(option: KernelTimer, sizes: Mapping[str, int]) -> int:
     return 0 if streams and any(b < a for b, a in zip(blocks, axes, strict=False)) else 1 + len(streams)
 
 
-def lower_bound_s(piece: Diagram, target: PlanTarget) -> float:
+@dataclass(frozen=True)
+class RooflineBound:
+    """What no schedule of a kernel takes less than: to load and save arrays, and to multiply."""
+
+    memory_s: float
+    tensor_s: float
+
+    @property
+    def seconds(self) -> float:
+        """Of both at once."""
+        return max(self.memory_s, self.tensor_s)
+
+
+def roofline_bound(piece: Diagram, target: PlanTarget) -> RooflineBound:
     """Seconds that no schedule of a piece takes less than, by the model of `catdiag.planner.time_model`: each array
     that comes or goes crosses the edge to HBM once, and all products are done once.
 
@@ -256,7 +269,7 @@ def lower_bound_s(piece: Diagram, target: PlanTarget) -> float:
         if rate:
             products = sum(float(a.value(sizes)) for (name, _), a in kernel.work.items() if name == "tensor")
             seconds += products / (rate * chip.sustained["tensor"])
-    return max(seconds, bytes_moved / (chip.hbm_bytes_per_s * chip.sustained["hbm"]))
+    return RooflineBound(bytes_moved / (chip.hbm_bytes_per_s * chip.sustained["hbm"]), seconds)
 
 
 def _only_viewed(graph: Graph) -> set[int]:

@@ -32,12 +32,11 @@ from catdiag.prover.congruence import has_generators
 from catdiag.prover.proof_search import OpenGoal
 from catdiag.rewrite.derivation import Derivation
 from catdiag.rewrite.group import find, group, groupable
-from catdiag.rewrite.list_states import resized
 from catdiag.rewrite.local_sizes import sizes_in
 from catdiag.rewrite.skip import find as skipping
 from catdiag.rewrite.skip import skip
 from catdiag.rewrite.split import in_parts
-from catdiag.rewrite.steps import Action, Cut, Group, Scheduled, Skip, Split, Stream
+from catdiag.rewrite.steps import Action, Cut, Group, Skip, Split, Stream
 from catdiag.rewrite.stream.cascade import reduces
 from catdiag.rewrite.stream.fold_search import axis_of
 from catdiag.rewrite.stream.multi_pass import first_form
@@ -95,19 +94,6 @@ class KernelDraft:
         for axis in self.skipped:
             made = skip(made, axis)
         return made
-
-    def proved_at_once(self, source: Diagram, ask: Z3, taken: Collection[str], number: int) -> Derivation | None:
-        """The draft of a piece in one proof, under symbols of its own for tiles that are `taken`; None where nothing is
-        to be proved, or it is not proved by normal forms."""
-        if not self.actions:
-            return None
-        fresh = fresh_tiles(self.diagram, taken, number)
-        made = resized(self.diagram, fresh) if fresh else self.diagram
-        made = of_graph(made.graph, source.cod, source.names, f"{source.title or 'it'}, {self}")
-        theorem = proved(ask, source, made, False)
-        if theorem is None:
-            return None
-        return Derivation.start(source, ask).then(Scheduled(self.actions), made, theorem, ungrouped=None)
 
     @property
     def actions(self) -> tuple[Action, ...]:

@@ -28,28 +28,23 @@ from catdiag.category.ops import GroupOp
 from catdiag.chip import hardware as chips
 from catdiag.chip.hardware import Hardware
 from catdiag.planner.cut_search import MOST
-from catdiag.planner.equal_segments import DerivedKernel, SegmentClass
+from catdiag.planner.equal_segments import DerivedKernel, NamedKernel
 from catdiag.planner.fit import fit
-from catdiag.planner.function_calls import function_plan
 from catdiag.planner.graph_segments import Span, StageSequence
 from catdiag.planner.kernel_candidates import PlanTarget
-from catdiag.planner.kernel_drafts import REFUSED, NotProvedTogether, cut, fresh_tiles, parts_of, proved
-from catdiag.planner.library_products import library_plan
+from catdiag.planner.kernel_drafts import NotProvedTogether, cut, proved
 from catdiag.planner.multi_kernel_plan import LAUNCH_S, Plan, continued
 from catdiag.planner.partition_alternative import PartitionAlternative
-from catdiag.planner.plan import FUNCTION, IDEAL, TORCH, KernelPlan, spelled_out
+from catdiag.planner.plan import IDEAL, KernelPlan, spelled_out
 from catdiag.planner.plan_request import FitOptions, check_cuts, check_sizes
 from catdiag.planner.recomputed_stages import recomputed_rows, saves_more
-from catdiag.planner.written_kernels import WrittenKernelSearch
+from catdiag.planner.written_kernels import CALLED_PLANS, WrittenKernelSearch
 from catdiag.prover.api import Interrupted
 from catdiag.rewrite.contraction_order import Reassociation, equal_forms, form_by_terms, ordered
 from catdiag.rewrite.derivation import Derivation, derivation_of
 from catdiag.rewrite.distribute import distribute as distributed
 from catdiag.rewrite.distribute import within_rounding
-from catdiag.rewrite.list_states import resized
-from catdiag.rewrite.local_sizes import sizes_in
 from catdiag.rewrite.split import runs_in_kernels
-from catdiag.rewrite.steps import RenameTiles
 from catdiag.schedule.kernel_analysis import given_sizes
 from catdiag.schedule.stored_types import output_bytes, output_names
 from catdiag.solvers.z3 import Z3
@@ -58,7 +53,6 @@ from catdiag.util.errors import CatdiagError, DoesNotFit, NotFusable, require
 MORE_SAVED = 1.5
 """A way that recomputes arrays is taken up to this factor of the time of one that saves more between kernels than the
 program reads and makes: such arrays, a score for each pair of tokens, say, grow faster than what is given."""
-_CALLED: dict[str, Callable[[Diagram, PlanTarget], KernelPlan]] = {TORCH: library_plan, FUNCTION: function_plan}
 
 
 def plan(
@@ -269,7 +263,17 @@ class PartitionSearch(WrittenKernelSearch):
         rows = recomputed_rows(self.row, saved, found.time_s, self.target)
         limit = found.time_s * (MORE_SAVED if saves_more(self.row, saved, self.target) else 1)
         others = [
-            replace(self, row=r, otherwise=None, _known={}, _segments={}, _worth={}, _retimed_stages=set())
+            replace(
+                self,
+                row=r,
+                otherwise=None,
+                _known={},
+                _segments={},
+                _worth={},
+                _left_out=set(),
+                _at_least={},
+                _retimed_stages=set(),
+            )
             for r in rows
         ]
         timed = [(other.settled(limit), k) for k, other in enumerate(others)]
@@ -293,24 +297,27 @@ class PartitionSearch(WrittenKernelSearch):
     def _plan(self) -> Plan:
         """The quickest way whose kernels are proved; that they mean the program together may not be. It is of those
         of which a module can be written, if there is one. Raises DoesNotFit, and NotFusable."""
-        quickest: tuple[tuple[Span, ...], list[DerivedKernel]] | None = None
+        quickest: tuple[tuple[Span, ...], list[NamedKernel]] | None = None
         while option := self.chosen():
             if self._timed_again(option):
                 continue
-            kernels = self._derived(option)
-            if kernels is None or self._retimed(option, kernels):
+            kernels = self._fitted(option)
+            if kernels is None or self._retimed(option, [made for made, _ in kernels]):
                 continue
-            unwritten = [span for span, made in zip(option, kernels, strict=True) if made.plan.backend == IDEAL]
-            if not unwritten:
-                return self._planned(option, kernels)
+            unwritten = [span for span, (made, _) in zip(option, kernels, strict=True) if made.plan.backend == IDEAL]
             quickest = quickest or (option, kernels)
-            if self.max_cuts == 0 or not all(map(self._has_written_stages, unwritten)):
-                break
-            for span in unwritten:
-                self._leave_unwritten(span)
-        if quickest is None:
-            raise self.misfit()
-        return self._planned(*quickest)
+            if unwritten and self.max_cuts != 0 and all(map(self._has_written_stages, unwritten)):
+                for span in unwritten:
+                    self._leave_unwritten(span)
+                continue
+            for way in (quickest, (option, kernels)) if unwritten else ((option, kernels),):
+                proved_ones = self._derived(*way)
+                if proved_ones is not None:
+                    return self._planned(way[0], proved_ones)
+            quickest = None
+        if quickest is not None and (left := self._derived(*quickest)) is not None:
+            return self._planned(quickest[0], left)
+        raise self.misfit()
 
     def _without_proofs(self) -> bool:
         """Takes schedules that were not proved where nothing else is left; False where there are none."""
@@ -319,68 +326,8 @@ class PartitionSearch(WrittenKernelSearch):
             assert known.refused is not None
             known.schedules, known.without_proof = [known.refused[0]], True
         self._take_refused = True
-        self._worth.clear()
+        self._forget()
         return bool(left)
-
-    def kernels(self, option: tuple[Span, ...]) -> list[DerivedKernel]:
-        """The kernels of a way, each proved. Raises what the first has that does not fit, or was not proved."""
-        while True:
-            for span in option:
-                if isinstance(found := self.schedules(span), CatdiagError):
-                    raise found
-            kernels = self._derived(option)
-            if kernels is not None:
-                return kernels
-
-    def _derived(self, option: tuple[Span, ...]) -> list[DerivedKernel] | None:
-        """Each kernel of a way proved and planned, under symbols of its own; None where one was not, or does not fit as
-        it is written, which is left out then."""
-        taken = sizes_in(self.row.diagram) | self.equal.symbols()
-        found: list[DerivedKernel] = []
-        for span in option:
-            segment, target = self.row.segment_diagram(*span), self.target_of(span)
-            known, names = self._class_of(span)
-            while known.made is None:
-                makes = ", ".join(self.row.names[w] for w in self.row.segment(*span).makes)
-                self.target.report(f"proving kernel {len(found) + 1} of {len(option)}, which makes {makes}")
-                try:
-                    known.made = self._kernel(known, taken, len(found) + 1, len(option) == 1), known.names
-                except (*REFUSED, DoesNotFit, NotFusable) as error:
-                    self._drop(known, error)
-                    if not self._take_refused or not isinstance(known.schedules, list):
-                        return None
-            kernel = known.kernel(names, segment, target)
-            assert kernel is not None
-            taken |= sizes_in(kernel.diagram)  # those of a kernel that was derived for another way are of it alone
-            found.append(kernel)
-        return found
-
-    def _kernel(self, known: SegmentClass, taken: set[str], number: int, alone: bool) -> DerivedKernel:
-        """The quickest schedule of a segment, proved and planned. Raises REFUSED, DoesNotFit, NotFusable."""
-        piece, target, options = known.diagram, known.target, known.schedules
-        assert isinstance(options, list)
-        chosen = options[0]
-        why = known.refused[1] if known.refused is not None and known.without_proof else ""
-        made = None if alone or why else chosen.draft.proved_at_once(piece, self.ask, taken, number)
-        if made is None and not why:
-            made = chosen.draft.derivation(piece, self.ask)
-        diagram = chosen.draft.diagram if why else piece if made is None else made.diagram
-        fresh = fresh_tiles(diagram, taken, number)
-        if fresh and why:
-            diagram = resized(diagram, fresh)
-        elif fresh and made is not None:
-            renamed = resized(diagram, fresh)
-            theorem = proved(self.ask, piece, renamed, True)
-            if theorem is None:
-                raise NotFusable(f"{piece.title} was not proved under other names of its tiles")
-            made = made.then(RenameTiles.of(fresh), renamed, theorem, ungrouped=None)
-            diagram = renamed
-        if chosen.called:
-            return DerivedKernel(chosen, made, diagram, _CALLED[chosen.called](piece, target))
-        plan = fit(diagram, target.chip, chosen.sizes, **target.options())
-        if chosen.draft.split and all(plan.tiles.get(parts, 1) == 1 for parts in parts_of(diagram)):
-            raise NotFusable(f"{piece.title} is quickest in one part")
-        return DerivedKernel(chosen, made, diagram, plan, why)
 
     def _planned(self, option: tuple[Span, ...], kernels: list[DerivedKernel]) -> Plan:
         from catdiag.planner.fitted_configuration import together
@@ -455,7 +402,7 @@ class PartitionSearch(WrittenKernelSearch):
 
     def alternatives(self, option: tuple[Span, ...]) -> Iterator[PartitionAlternative]:
         """One kernel of everything, where it was not taken; else the best of several."""
-        if len(option) > 1 and self._looked_at(self.full_span):
+        if len(option) > 1 and self._whole_is_tried():
             found = self.schedules(self.full_span)
             if isinstance(found, CatdiagError):
                 yield PartitionAlternative(1, (), None, found.message)
@@ -475,7 +422,7 @@ class PartitionSearch(WrittenKernelSearch):
             target = known.target
             try:
                 made = (
-                    _CALLED[chosen.called](known.diagram, target) if chosen.called
+                    CALLED_PLANS[chosen.called](known.diagram, target) if chosen.called
                     else fit(chosen.draft.diagram, target.chip, chosen.sizes, **target.options())
                 )  # fmt: skip
             except DoesNotFit as error:

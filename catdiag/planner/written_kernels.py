@@ -1,28 +1,38 @@
-"""The search over cuts, by what kernels take as they are written, where the ideal model is far from that.
+"""The search over cuts, by what kernels take as they are written, where the ideal model is far from that, with proofs
+of those that are taken.
 
 Seconds of the ideal model are known without writing a kernel. Those of a kernel that takes much longer as it is written
 are put in their place, and kernels that cover its stages are compared with it by theirs. Kernels that cannot be written
-are left out.
+are left out, before anything is proved.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from catdiag.category.diagram import Diagram, of_graph
 from catdiag.planner.cut_search import CutSearch
-from catdiag.planner.equal_segments import DerivedKernel, SegmentClass
+from catdiag.planner.equal_segments import DerivedKernel, NamedKernel, SegmentClass
 from catdiag.planner.fit import fit
+from catdiag.planner.function_calls import function_plan
 from catdiag.planner.graph_segments import Span
 from catdiag.planner.kernel_candidates import KernelTimer, PlanTarget
-from catdiag.planner.kernel_drafts import REFUSED
-from catdiag.planner.plan import IDEAL
-from catdiag.util.errors import CatdiagError, NotFusable
+from catdiag.planner.kernel_drafts import REFUSED, fresh_tiles, parts_of, proved
+from catdiag.planner.library_products import library_plan
+from catdiag.planner.plan import FUNCTION, IDEAL, TORCH, KernelPlan
+from catdiag.rewrite.derivation import Derivation
+from catdiag.rewrite.list_states import resized
+from catdiag.rewrite.local_sizes import sizes_in
+from catdiag.rewrite.steps import RenameTiles, Scheduled
+from catdiag.util.errors import CatdiagError, DoesNotFit, NotFusable
 
 SLOWER = 1.4
 """A kernel that takes so many times as long as it is written as by the ideal model is compared with others by what all
 of them take as they are written."""
+CALLED_PLANS: dict[str, Callable[[Diagram, PlanTarget], KernelPlan]] = {TORCH: library_plan, FUNCTION: function_plan}
+"""The plans of kernels that are called, by who computes them."""
 
 
 def _has_module(schedule: KernelTimer, target: PlanTarget) -> bool:
@@ -58,8 +68,129 @@ class WrittenKernelSearch(CutSearch):
                     written = False
             if written:
                 return self.total(option)
-            self._worth.clear()
+            self._forget()
         return math.inf
+
+    def kernels(self, option: tuple[Span, ...]) -> list[DerivedKernel]:
+        """The kernels of a way, each proved. Raises what the first has that does not fit, or was not proved."""
+        while True:
+            for span in option:
+                if isinstance(found := self.schedules(span), CatdiagError):
+                    raise found
+            fitted = self._fitted(option)
+            kernels = None if fitted is None else self._derived(option, fitted)
+            if kernels is not None:
+                return kernels
+
+    def _fitted(self, option: tuple[Span, ...]) -> list[NamedKernel] | None:
+        """Each kernel of a way as it is written, under symbols of its own, before it is proved; None where one does not
+        fit so, which is left out then."""
+        taken = sizes_in(self.row.diagram) | self.equal.symbols()
+        found: list[NamedKernel] = []
+        for span in option:
+            known = self._class_of(span)[0]
+            if known.made is None:
+                try:
+                    known.made = self._kernel(known, taken, len(found) + 1, len(option) == 1), known.names
+                except (*REFUSED, DoesNotFit, NotFusable) as error:
+                    self._drop(known, error)
+                    return None
+            taken |= sizes_in(known.made[0].diagram)
+            found.append(known.made)
+        return found
+
+    def _derived(self, option: tuple[Span, ...], fitted: Sequence[NamedKernel]) -> list[DerivedKernel] | None:
+        """Each kernel of a way proved; None where one was not, which is left out then, or only in another form."""
+        found: list[DerivedKernel] = []
+        for span, made in zip(option, fitted, strict=True):  # others may have been looked at since
+            known = self._class_of(span)[0]
+            if known.made is None or known.made[0].schedule.draft is not made[0].schedule.draft:
+                known.made = made
+        for number, (span, made) in enumerate(zip(option, fitted, strict=True), 1):
+            known, names = self._class_of(span)
+            while known.made is None or not known.made[0].proved:
+                makes = ", ".join(self.row.names[w] for w in self.row.segment(*span).makes)
+                self.target.report(f"proving kernel {number} of {len(option)}, which makes {makes}")
+                taken = sizes_in(self.row.diagram) | self.equal.symbols()
+                draft = None if known.made is None else known.made[0].schedule.draft
+                try:
+                    own = self._kernel(known, taken, number, False) if known.made is None else known.made[0]
+                    known.made = (own if own.proved else self._proved(known, own, taken, number)), known.names
+                except (*REFUSED, DoesNotFit, NotFusable) as error:
+                    known.made = None
+                    if isinstance(known.schedules, list) and draft in (None, known.schedules[0].draft):
+                        self._drop(known, error)
+                    if not self._take_refused or not isinstance(known.schedules, list):
+                        return None
+            if known.made[0].plan is not made[0].plan and not self._take_refused:
+                return None  # it is written in another form, which may take longer
+            kernel = known.kernel(names, self.row.segment_diagram(*span), self.target_of(span))
+            assert kernel is not None
+            found.append(kernel)
+        return found
+
+    def _kernel(self, known: SegmentClass, taken: set[str], number: int, alone: bool) -> DerivedKernel:
+        """The quickest schedule of a segment as it is written, proved where it is alone. Raises REFUSED, DoesNotFit,
+        NotFusable."""
+        piece, options = known.diagram, known.schedules
+        assert isinstance(options, list)
+        draft = options[0].draft
+        if known.refused is not None and known.without_proof:
+            return self._written(known, draft.diagram, None, taken, number)
+        if alone:
+            derivation = draft.derivation(piece, self.ask)
+            return self._written(known, piece if derivation is None else derivation.diagram, derivation, taken, number)
+        diagram = draft.diagram if draft.actions else piece
+        made = of_graph(diagram.graph, piece.cod, piece.names, f"{piece.title or 'it'}, {draft}")
+        return self._written(known, made if draft.actions else piece, None, taken, number)
+
+    def _written(
+        self, known: SegmentClass, diagram: Diagram, derivation: Derivation | None, taken: set[str], number: int
+    ) -> DerivedKernel:
+        """The quickest schedule of a segment as a diagram, which has a derivation where it is proved, written under
+        symbols that are not taken. Raises DoesNotFit, NotFusable."""
+        piece, target, options = known.diagram, known.target, known.schedules
+        assert isinstance(options, list)
+        chosen = options[0]
+        why = known.refused[1] if known.refused is not None and known.without_proof else ""
+        fresh = fresh_tiles(diagram, taken, number)
+        if derivation is not None:
+            derivation = self._with_tiles(piece, derivation, fresh)
+        diagram = derivation.diagram if derivation is not None else resized(diagram, fresh) if fresh else diagram
+        if chosen.called:
+            plan = CALLED_PLANS[chosen.called](piece, target)
+        else:
+            plan = fit(diagram, target.chip, chosen.sizes, **target.options())
+            if chosen.draft.split and all(plan.tiles.get(parts, 1) == 1 for parts in parts_of(diagram)):
+                raise NotFusable(f"{piece.title} is quickest in one part")
+        done = derivation is not None or bool(why) or not chosen.draft.actions
+        return DerivedKernel(chosen, derivation, diagram, plan, why, done, fresh)
+
+    def _proved(self, known: SegmentClass, kernel: DerivedKernel, taken: set[str], number: int) -> DerivedKernel:
+        """A kernel with its proof, in one if there is one, else step by step: then it may have another form. Raises
+        REFUSED, DoesNotFit, NotFusable."""
+        piece, draft = known.diagram, kernel.schedule.draft
+        theorem = proved(self.ask, piece, kernel.diagram, False)
+        if theorem is not None:
+            start = Derivation.start(piece, self.ask)
+            made = start.then(Scheduled(draft.actions), kernel.diagram, theorem, ungrouped=None)
+            return replace(kernel, derivation=made, proved=True)
+        derivation = draft.derivation(piece, self.ask)
+        assert derivation is not None, "what is not proved has loops or groups"
+        if resized(derivation.diagram, kernel.fresh).graph == kernel.diagram.graph:
+            derivation = self._with_tiles(piece, derivation, kernel.fresh)
+            return replace(kernel, derivation=derivation, diagram=derivation.diagram, proved=True)
+        return self._written(known, derivation.diagram, derivation, taken, number)
+
+    def _with_tiles(self, piece: Diagram, derivation: Derivation, fresh: Mapping[str, str]) -> Derivation:
+        """A derivation under other symbols for its tiles. Raises NotFusable where that is not proved."""
+        if not fresh:
+            return derivation
+        renamed = resized(derivation.diagram, fresh)
+        theorem = proved(self.ask, piece, renamed, True)
+        if theorem is None:
+            raise NotFusable(f"{piece.title} was not proved under other names of its tiles")
+        return derivation.then(RenameTiles.of(fresh), renamed, theorem, ungrouped=None)
 
     def _retimed(self, option: tuple[Span, ...], kernels: Sequence[DerivedKernel]) -> bool:
         """Gives kernels of a way the seconds that they take as they are written, in place of the ideal model's: all of
@@ -94,7 +225,8 @@ class WrittenKernelSearch(CutSearch):
                 if not first.as_written and not first.called:
                     self._time_as_written(known)
                     found = True
-        self._worth = {} if found else self._worth
+        if found:
+            self._forget()
         return found
 
     def _time_as_written(self, known: SegmentClass) -> None:

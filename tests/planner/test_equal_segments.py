@@ -106,7 +106,7 @@ def test_a_schedule_that_is_not_proved_is_taken_only_where_no_other_is(monkeypat
     def no_proof(*_: Any) -> Any:
         raise cd.errors.NotStreamable("the loop over 'd' was not proved: it stopped at a = b")
 
-    monkeypatch.setattr(KernelDraft, "proved_at_once", lambda *_: None)
+    monkeypatch.setattr("catdiag.planner.written_kernels.proved", lambda *_: None)
     monkeypatch.setattr(KernelDraft, "derivation", no_proof)
     found = two.plan("H200", SIZES)
     assert len(found.kernels) == 4 and found.time_s > 0
