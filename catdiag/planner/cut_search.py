@@ -175,6 +175,9 @@ class CutSearch:
             return
         shorter = ((start + 1, end), (start, end - 1))
         timed = [part for part in shorter if self._class_of(part)[0].schedules is not None]
+        if shorter[0] in timed and isinstance(self.schedules(shorter[0]), DoesNotFit):
+            self._left_out.add(span)  # what is loaded there takes no more than where it is made as well
+            return
         if end - start <= MOST and any(map(self._pays, timed)):
             self.schedules(span)
             return

@@ -153,16 +153,13 @@ def searching(
         raise CatdiagError(f"passed is {passed!r}: expected 'registers' or 'SMEM'")
     most = range(1, _MOST + 1) if options.get("objective") == "stages" else _STAGES
     tried = most if stages is None else (stages,)
-    accounts = kernels_by_stages(whole, chip, dtype, tried, passed == "SMEM", ahead)
+    accounts = kernels_by_stages(whole, chip, dtype, tried, passed == "SMEM", ahead, stages is None)
     account = next(iter(accounts.values()))
     known = _checked(account, sizes)
     if len(account.kernels) != (1 if account.split_loop is None else 2):
         raise CatdiagError(
             f"fit plans one kernel, and the diagram has {len(account.kernels)}: group it as a whole, or fit its parts"
         )
-    kernel = account.kernels[0]
-    if stages is None and not any(role == "streamed" for m in kernel.points[LEVEL] for _, role, _ in m.live):
-        accounts = {1: account}
     request = checked_request(account, chip, options)
     return TileSearch(chip, known, accounts, dtype, whole, request)
 
@@ -187,13 +184,17 @@ def kernels_by_stages(
     stages: Sequence[int],
     passed: bool = False,
     ahead: bool = False,
+    as_needed: bool = False,
 ) -> dict[int, Account]:
-    """The same by how many buffers streamed blocks have, which is all that they differ in."""
+    """The same by how many buffers streamed blocks have, which is all that they differ in; `as_needed`, by the first
+    number alone where none are streamed."""
     places = two(stages[0], chip.accumulators != "SMEM", chip.accumulators == "TMEM")
     places = replace(places, fleeting=chip.accumulators != "SMEM")
     account = measure(diagram, dtype, places=places)
     found = {stages[0]: account}
-    for number in stages[1:]:
+    first = account.kernels[0] if account.kernels else None
+    streams = first is None or any(role == "streamed" for m in first.points[LEVEL] for _, role, _ in m.live)
+    for number in stages[1:] if streams or not as_needed else ():
         found[number] = replace(account, kernels=tuple(with_stages(k, {LEVEL: number}) for k in account.kernels))
     also = [place for place, asked in ((LEVEL, passed), (REGISTERS, ahead)) if asked]
     if also and chip.accumulators != "SMEM":

@@ -114,6 +114,14 @@ def test_a_schedule_that_is_not_proved_is_taken_only_where_no_other_is(monkeypat
     assert "it stopped at a = b" in str(found) and "proved     " not in str(found)
 
 
+def test_a_kernel_is_proved_once_the_way_is_settled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("catdiag.planner.written_kernels.SLOWER", 0.0)  # all are compared as they are written
+    steps = list[str]()
+    found = two.plan("H200", SIZES, progress=steps.append)
+    assert not found.unproved
+    assert sum(step.startswith("proving kernel") for step in steps) == 2, "kernels are equal in pairs"
+
+
 @cd.algorithm("t d, d g, g e -> t e")
 def forms(X: Any, A: Any, B: Any) -> Any:
     """A product of three arrays, quicker in another order."""
