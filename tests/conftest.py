@@ -9,6 +9,7 @@ import gc
 import hashlib
 import importlib
 import json
+import linecache
 import os
 import pickle
 import signal
@@ -96,6 +97,12 @@ def pytest_collection_finish() -> None:
     # Young objects die by their counts; going through those that live is most of what collecting costs.
     gc.set_threshold(50_000, 20, 100)
     gc.enable()
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Before each doctest its runner asks the file system of every file whose lines were read since."""
+    if isinstance(item, pytest.DoctestItem):
+        linecache.clearcache()
 
 
 @pytest.fixture(scope="session")

@@ -63,6 +63,19 @@ def body_lines(function: ast.FunctionDef) -> int:
     return (last.end_lineno or 0) - function.lineno + 1 - said
 
 
+@functools.cache
+def texts_of(kind: type[ast.AST]) -> tuple[str, ...]:
+    """The fields of a node of this type that hold a name."""
+    return tuple(f for f in ("id", "attr", "name", "asname", "arg", "module") if f in kind._fields)
+
+
+@functools.cache
+def operator_in(text: str, softmax: bool) -> str:
+    """A word for an operator of the library in a text; `softmax` says that this word may be there."""
+    found = WORDS.search(text.replace("softmax", "") if softmax else text)
+    return found.group() if found else ""
+
+
 class Facts:
     """What the tests ask of a module's source: it is parsed once, and no tree is kept.
 
@@ -97,14 +110,12 @@ class Facts:
             elif isinstance(node, ast.FunctionDef):
                 given = node.args.posonlyargs + node.args.args + node.args.kwonlyargs
                 self.functions.append((node.name, node.lineno, body_lines(node), len(given)))
-            texts = [getattr(node, field, None) for field in ("id", "attr", "name", "asname", "arg", "module")]
+            texts = [getattr(node, field) for field in texts_of(type(node))]
             if isinstance(node, ast.Constant) and id(node) not in prose:
                 texts.append(node.value)
             for text in texts:
-                if isinstance(text, str) and (
-                    found := WORDS.search(text.replace("softmax", "") if module in SOFTMAX else text)
-                ):
-                    self.operators.append((found.group(), getattr(node, "lineno", 0)))
+                if isinstance(text, str) and (found := operator_in(text, module in SOFTMAX)):
+                    self.operators.append((found, getattr(node, "lineno", 0)))
         self.named += [(name, line) for name, line in self.imports if inside(name)]
 
 

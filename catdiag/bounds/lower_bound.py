@@ -297,10 +297,10 @@ def lower_bound(
     widest = max((n.width for n in arrays), default=1)
     search = JointSearch(reader, candidates, sizes or {}, float(known_limit or _TYPICAL * widest), CUTS)
     terms += tuple(_sum_term(found, limit) for found in search.found())
-    put = {symbol(name): n for name, n in (sizes or {}).items()}
+    put = {symbol(name): sympy.Integer(n) for name, n in (sizes or {}).items()}
     if put:
-        compulsory = compulsory.subs(put, simultaneous=True)
-        terms = tuple(replace(t, value=t.value.subs(put, simultaneous=True)) for t in terms)
+        compulsory = compulsory.xreplace(put)
+        terms = tuple(replace(t, value=t.value.xreplace(put)) for t in terms)
     bound = sympy.Max(compulsory, *(t.value for t in terms), evaluate=False) if terms else compulsory
     known = sorted(flow_sizes(flow) - set(sizes or {}))
     conditions = tuple(sympy.Ge(symbol(n), 1, evaluate=False) for n in known)

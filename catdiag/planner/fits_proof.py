@@ -47,10 +47,18 @@ def prove_bound(
     """
     import z3
 
+    return _proof(amounts, limit, tops, bottoms or {}, z3.Context())
+
+
+def _proof(
+    amounts: Sequence[IntPolynomial], limit: int, tops: Mapping[str, int], bottoms: Mapping[str, int], context: Any
+) -> Proof:
+    """`prove_bound` in a context of z3's, which takes longer to make than most proofs."""
+    import z3
+
     start = time.perf_counter()
     used = sorted({s for amount in amounts for s in amount.symbols()})
-    least = {name: (bottoms or {}).get(name, 1) for name in used}
-    context = z3.Context()
+    least = {name: bottoms.get(name, 1) for name in used}
     unknowns = {name: z3.Real(name, context) for name in used}
     bounds = [c for name, v in unknowns.items() for c in (v >= least[name], v <= tops[name])]
     for amount in amounts:
@@ -72,8 +80,11 @@ def prove_bound(
 def prove_levels(levels: Mapping[str, tuple[Sequence[IntPolynomial], int]], tops: Mapping[str, int]) -> Proof:
     """Proves that what is allocated from point to point fits, of each level by name: the amounts, and the limit. Tensor
     memory that nothing is in is passed over. Raises as `prove_bound` does."""
+    import z3
+
+    context = z3.Context()
     proofs = {
-        name: prove_bound(amounts, limit, tops)
+        name: _proof(amounts, limit, tops, {}, context)
         for name, (amounts, limit) in levels.items()
         if amounts or name != "TMEM"
     }

@@ -236,6 +236,8 @@ def launches_on(
         raise SizeError(f"{source.entry} refuses its arguments: {error}") from error
     except (TypeError, AttributeError, KeyError, NameError) as error:
         raise CatdiagError(f"{source.entry} cannot be run without torch: {error}") from error
+    finally:
+        namespace.clear()  # its functions hold it, and would live until cycles are collected
     return tuple(calls)
 
 
@@ -260,7 +262,7 @@ def _namespace(source: Module, calls: list[RecordedLaunch], generation: int | No
     return namespace
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=64)
 def _compiled(host: str) -> CodeType:
     return compile(host, "<generated>", "exec", dont_inherit=True)
 
