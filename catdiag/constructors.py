@@ -131,8 +131,9 @@ def from_torch(
     notes on constants that are read as functions of sizes.
 
     `names` gives axes names: `{"x": "b t m", "q_proj.weight": "(h d) m"}`; `kwargs` are keyword arguments of the
-    module; `dynamic` is `torch.export`'s `dynamic_shapes`. An index out of range and a division by zero have no value
-    here; everything else means what it means in PyTorch over the real numbers: dtypes are kept as casts, for costs.
+    module; `dynamic` is `torch.export`'s `dynamic_shapes`, or True for a symbol for each dimension: then what is
+    computed from lengths is a function of the sizes. An index out of range and a division by zero have no value here;
+    everything else means what it means in PyTorch over the real numbers: dtypes are kept as casts, for costs.
 
         attention = cd.from_torch(torch.nn.functional.scaled_dot_product_attention, Q, K, V)
         attention.plan("H100", attention.example.sizes)

@@ -631,7 +631,8 @@ class Program(AsProgram):
 
         `tiles` gives their sizes by symbol, `{"s_x": 64, "g_q": 128}`, and the number of parts of a split loop,
         `{"p_x": 4}`; those left out are whole axes, and one part. `sizes` gives those that no input shows: an input
-        over `(b g)` shows the product of two, and `sizes={"b": 2}` says which. With `tree`, the states of blocks are
+        over `(b g)` shows the product of two, and `sizes={"b": 2}` says which; of an imported program they are those of
+        the example where the product is as there. With `tree`, the states of blocks are
         merged in a tree, `"balanced"` or random (a seed, or a `random.Random`): of any tree the theorem holds.
         `functions` are those that `cd.apply` and `cd.box` name, on NumPy arrays; an imported program has its own in
         `.example.functions`. Raises SizeError where shapes disagree with the types or with each other, and for unknown
@@ -643,8 +644,12 @@ class Program(AsProgram):
         [3.0, 5.0]
         """
         from catdiag.execute.interpreter import run
+        from catdiag.execute.size_inference import sizes_as_in
 
         known = {**(self.example.functions if self.example is not None else {}), **(functions or {})}
+        if self.example is not None and len(arrays) == len(self.dom) and all(hasattr(a, "shape") for a in arrays):
+            shapes = [tuple(a.shape) for a in arrays]
+            sizes = {**sizes_as_in(self.example.sizes, tuple(self.dom), shapes, sizes or {}), **(sizes or {})}
         return run(self._diagram, arrays, tiles, sizes=sizes, tree=tree, functions=known)
 
     def __call__(self, *arrays: Any) -> Any:

@@ -91,6 +91,33 @@ def sizes_from_shapes(
     return sizes
 
 
+def sizes_as_in(
+    example: Mapping[str, int], types: Sequence[ArrayType], shapes: Sequence[tuple[int, ...]], given: Mapping[str, int]
+) -> dict[str, int]:
+    """Those of an example for symbols that no input shows, where all dimensions that they are of are as long as in it.
+
+    >>> from catdiag.category.types import ArrayType, Axis
+    >>> types = [ArrayType((Axis("t"), Axis("h") * Axis("d")))]
+    >>> sizes_as_in({"t": 2, "h": 3, "d": 4}, types, [(7, 12)], {})
+    {'h': 3, 'd': 4}
+    >>> sizes_as_in({"t": 2, "h": 3, "d": 4}, types, [(7, 20)], {})
+    {}
+    """
+    if any(len(shape) != len(ty.axes) for ty, shape in zip(types, shapes, strict=False)):
+        return {}
+    shown = sizes_from_shapes(["" for _ in types], types, shapes, given)
+    other: set[str] = set()
+    found: dict[str, int] = {}
+    for ty, shape in zip(types, shapes, strict=True):
+        for axis, length in zip(ty.axes, shape, strict=True):
+            unknown = [s for s in symbols_in_order(axis.size) if s not in shown]
+            known = {**example, **shown}
+            if unknown and all(s in known for s in symbols_in_order(axis.size)):
+                found.update((s, example[s]) for s in unknown)
+                other.update(unknown if size_value(axis.size, known) != length else ())
+    return {s: n for s, n in found.items() if s not in other}
+
+
 def within(diagram: Diagram, sizes: Mapping[str, int]) -> None:
     """Raises SizeError where the sizes make a view in a group or a loop read outside its array.
 

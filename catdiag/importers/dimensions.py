@@ -37,7 +37,8 @@ class NotAligned(Exception):
 @dataclass(eq=False)
 class Extent:
     """The size of one or several axes: a symbol, a fixed integer, or the sum or product of others. One that is `free`
-    follows from other sizes by more than sums and products (the number of windows)."""
+    follows from other sizes by more than sums and products (the number of windows). One that is `traced` is a symbol of
+    the trace, or made of such: an integer beside it is no other symbol that has this length in the example."""
 
     length: int
     fixed: bool = False
@@ -45,6 +46,25 @@ class Extent:
     op: str = ""
     free: bool = False
     same_as: Extent | None = None
+    traced: bool = False
+
+
+class TracedLength(int):
+    """A length in the example that the trace computes from symbols: `extent` is what it is, None if that is no sum or
+    product; `text` is the expression."""
+
+    text: str
+    _extent: Callable[[], Extent | None]
+
+    def __new__(cls, value: int, text: str, extent: Callable[[], Extent | None]) -> TracedLength:
+        made = super().__new__(cls, value)
+        made.text, made._extent = text, extent
+        return made
+
+    @property
+    def extent(self) -> Extent | None:
+        """What it is, at all sizes."""
+        return self._extent()
 
 
 @dataclass(eq=False)
@@ -66,6 +86,59 @@ class AxisFactor:
 Dimension = tuple[AxisFactor, ...]
 
 
+def polynomial(extent: Extent, traced_only: bool = False) -> dict[tuple[int, ...], int]:
+    """An extent as a polynomial in those that are no sums and products, by their identities: equal for equal sizes.
+    With `traced_only`, symbols of which the trace knows nothing are their lengths."""
+    whole = extent_of(extent)
+    if whole.fixed or (traced_only and not whole.op and not whole.traced):
+        return {(): whole.length}
+    if not whole.op:
+        return {(id(whole),): 1}
+    total: dict[tuple[int, ...], int] = {} if whole.op == "+" else {(): 1}
+    for part in (polynomial(p, traced_only) for p in whole.parts):
+        if whole.op == "+":
+            pairs = [*total.items(), *part.items()]
+        else:
+            pairs = [(tuple(sorted(m + n)), a * b) for m, a in total.items() for n, b in part.items()]
+        total = {}
+        for monomial, number in pairs:
+            total[monomial] = total.get(monomial, 0) + number
+    return total
+
+
+def same_size(one: Extent, other: Extent) -> bool:
+    """Whether two extents are equal as polynomials."""
+    return polynomial(one) == polynomial(other)
+
+
+def _matched(one: Sequence[Extent], other: Sequence[Extent]) -> list[tuple[Extent, Extent]] | None:
+    """The parts of two sums or products that are one size each: first those that are so already, then the others in
+    their order. None where lengths differ."""
+    rest = list(other)
+    pairs: list[tuple[Extent, Extent]] = []
+    for part in one:
+        same = next((e for e in rest if same_size(part, e)), None)
+        if same is not None:
+            rest.remove(same)
+            pairs.append((part, same))
+    left = [e for e in one if not any(e is p for p, _ in pairs)]
+    if [e.length for e in left] != [e.length for e in rest]:
+        return None
+    return [*pairs, *zip(left, rest, strict=True)]
+
+
+def is_traced(extent: Extent) -> bool:
+    """Whether an extent is a symbol of the trace, or made of some."""
+    whole = extent_of(extent)
+    return whole.traced or any(map(is_traced, whole.parts))
+
+
+def product_of(extents: Sequence[Extent]) -> Extent:
+    """The product of extents."""
+    found = [e for e in extents if e.length > 1 or not extent_of(e).fixed] or [Extent(1, fixed=True)]
+    return found[0] if len(found) == 1 else Extent(prod(e.length for e in found), parts=tuple(found), op="*")
+
+
 def extent_of(extent: Extent) -> Extent:
     """The representative of equal extents."""
     while extent.same_as is not None:
@@ -81,14 +154,20 @@ class Factors:
     all_fixed: bool = False
 
     def new(self, length: int, hint: str = "", extent: Extent | None = None, fixed: bool = False) -> AxisFactor:
-        """A new factor of a length; `hint` is a name for its axis."""
-        factor = AxisFactor(len(self.made), extent or Extent(length, fixed or self.all_fixed), hint)
+        """A new factor of a length; `hint` is a name for its axis. Raises NotAligned for a length that the trace
+        computes, and that is 0 or 1 in the example."""
+        if isinstance(length, TracedLength):
+            if length < 2:
+                raise NotAligned(f"the length {length.text} is {int(length)} in the example: expected a longer one")
+            extent = extent or length.extent
+            fixed = fixed or extent is None
+        factor = AxisFactor(len(self.made), extent or Extent(int(length), fixed or self.all_fixed), hint)
         self.made.append(factor)
         return factor
 
     def dimension(self, length: int, hint: str = "") -> Dimension:
         """A new dimension: one factor, or none for length 1."""
-        return () if length == 1 else (self.new(length, hint),)
+        return () if length == 1 and not isinstance(length, TracedLength) else (self.new(length, hint),)
 
     def copy(self, factor: AxisFactor) -> AxisFactor:
         """Another axis of the same size."""
@@ -120,27 +199,30 @@ class Factors:
 
     def split(self, factor: AxisFactor, outer: int) -> tuple[AxisFactor, AxisFactor]:
         """A factor split into one of length `outer` and the rest. Raises NotAligned where it does not divide."""
-        left, right = (self.new(e.length, factor.hint, e) for e in self._divide(factor.extent, outer))
+        left, right = (self.new(e.length, factor.hint, e) for e in self.divided(factor.extent, outer))
         factor.into = (left, right)
         return left, right
 
-    def _divide(self, extent: Extent, outer: int) -> tuple[Extent, Extent]:
+    def divided(self, extent: Extent, outer: int) -> tuple[Extent, Extent]:
         """The factors of an extent, the outer one of that length; an extent has one factorization."""
         whole = extent_of(extent)
         if whole.length % outer or (whole.op == "+" and not whole.fixed):
             raise NotAligned(f"a dimension of length {self._terms(whole)} is split by {outer}")
         if not whole.op or whole.op == "+":
-            left, right = Extent(outer, whole.fixed), Extent(whole.length // outer, whole.fixed)
+            lengths = outer, whole.length // outer
+            left, right = (Extent(n, whole.fixed, traced=whole.traced) for n in lengths)
             whole.op, whole.parts = "*", (left, right)
             return left, right
         first, second = map(extent_of, whole.parts)
         if outer == first.length:
             return first, second
+        if outer == second.length and len(whole.parts) == 2:  # sizes commute
+            return second, first
         if first.length % outer == 0:
-            left, right = self._divide(first, outer)
+            left, right = self.divided(first, outer)
             return left, Extent(right.length * second.length, whole.fixed, (right, second), "*")
         if outer % first.length == 0:
-            left, right = self._divide(second, outer // first.length)
+            left, right = self.divided(second, outer // first.length)
             return Extent(first.length * left.length, whole.fixed, (first, left), "*"), right
         raise NotAligned(f"a dimension of length {self._terms(whole)} is split by {outer}")
 
@@ -164,6 +246,24 @@ class Factors:
             found.append(tuple(group))
         return found
 
+    def viewed(self, factors: Sequence[AxisFactor], lengths: Sequence[int]) -> list[Dimension]:
+        """`regroup`, at all sizes: a length that the trace computes is that of its dimension, and one that it writes as
+        an integer is that integer. Raises NotAligned."""
+        found = self.regroup(factors, lengths)
+        unknown = [n for n in lengths if isinstance(n, TracedLength) and n.extent is None]
+        for dim, length in zip(found, lengths, strict=True):
+            mine = [f.extent for f in self.resolve(dim)]
+            wanted = length.extent if isinstance(length, TracedLength) else None
+            if wanted is not None and not same_size(wanted, product_of(mine)):
+                if len(mine) > 1 and polynomial(wanted, True) != polynomial(product_of(mine), True):
+                    raise NotAligned(f"dimensions {[e.length for e in mine]} viewed as one of {length!r}")
+                if len(mine) == 1:
+                    self.equate(wanted, mine[0])
+            elif wanted is None and (not isinstance(length, TracedLength) or len(unknown) > 1):
+                for extent in filter(is_traced, mine):
+                    self.fix(extent)
+        return found
+
     def refined(self, left: Iterable[AxisFactor], right: Iterable[AxisFactor]) -> bool:
         """Whether two dimensions have factors of which both are products: 2 x 3 and 6 have, 2 x 3 and 3 x 2 have not.
         Nor has a sum that would be split, or that meets one of other terms.
@@ -184,7 +284,7 @@ class Factors:
                     continue
                 if meeting is None and any(start < n < end for n in ends):
                     return False
-                if meeting is not None and [t.length for t in terms] != [t.length for t in self.terms(meeting)]:
+                if meeting is not None and _matched(terms, self.terms(meeting)) is None:
                     return False
         return True
 
@@ -235,11 +335,13 @@ class Factors:
         if a.length != b.length:
             raise NotAligned(f"lengths {a.length} and {b.length} meet")
         if not b.op and (not b.fixed or a.fixed):
-            b.same_as = a
+            b.same_as, a.traced = a, a.traced or b.traced
         elif not a.op and (not a.fixed or b.fixed):
-            a.same_as = b
-        elif a.op == b.op and len(a.parts) == len(b.parts):
-            for p, q in zip(a.parts, b.parts, strict=True):
+            a.same_as, b.traced = b, a.traced or b.traced
+        elif same_size(a, b):
+            b.same_as = a
+        elif a.op == b.op and (pairs := _matched(a.parts, b.parts)) is not None:
+            for p, q in pairs:
                 self.equate(p, q)
             b.same_as = a
         elif a.fixed or b.fixed:
@@ -247,6 +349,39 @@ class Factors:
             self.fix(b)
         else:
             raise NotAligned(f"a length of {self._terms(a)} meets one of {self._terms(b)}")
+
+    def rest(self, whole: Extent, away: Sequence[Extent]) -> Extent | None:
+        """What is left of an extent without others, of which a symbol becomes the sum of both. None for a product, and
+        where a part is taken of what is no sum of it.
+
+        >>> table, whole = Factors(), Extent(7)
+        >>> left = table.rest(whole, [Extent(1, fixed=True)])
+        >>> left.length, len(whole.parts), table.rest(whole, [left]).length
+        (6, 2, 1)
+        """
+        found, length = extent_of(whole), whole.length - sum(e.length for e in away)
+        if length < 1 or found.op == "*":
+            return None
+        if found.fixed:
+            return Extent(length, fixed=True) if all(extent_of(e).fixed for e in away) else None
+        if not found.op:
+            left = Extent(length, traced=found.traced)
+            found.op, found.parts = "+", (left, *away)
+            return left
+        terms, others = list(self.terms(found)), []
+        for extent in away:
+            same = next((t for t in terms if same_size(t, extent)), None)
+            if same is None:
+                others.append(extent)
+            else:
+                terms.remove(same)
+        if others:
+            symbol = next((t for t in terms if not t.op and not t.fixed), None)
+            left = None if symbol is None else self.rest(symbol, others)  # type: ignore[assignment]
+            if symbol is None or left is None:
+                return None
+            terms[terms.index(symbol)] = left
+        return terms[0] if len(terms) == 1 else Extent(length, parts=tuple(terms), op="+")
 
     def fix(self, extent: Extent) -> None:
         """Makes an extent, and all that it consists of, the integers of the example."""

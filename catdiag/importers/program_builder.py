@@ -8,6 +8,7 @@ The second pass runs the steps on traced arrays, as the body of an algorithm wou
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from catdiag.category.diagram import Diagram
@@ -18,9 +19,19 @@ from catdiag.frontend.elementwise import where
 from catdiag.frontend.indexing import indexed
 from catdiag.frontend.reshape import axis_of, joined, merged, put
 from catdiag.frontend.tracing import Trace, Traced, building, running
-from catdiag.importers.dimensions import AxisFactor, AxisNames, Dimension, Extent, extent_of
+from catdiag.importers.dimensions import (
+    AxisFactor,
+    AxisNames,
+    Dimension,
+    Extent,
+    TracedLength,
+    extent_of,
+    is_traced,
+    product_of,
+    same_size,
+)
 from catdiag.importers.example import NotImported
-from catdiag.importers.imported_values import ArrayValue, Environment
+from catdiag.importers.imported_values import ArrayValue, Environment, Operand, SizeNumber
 from catdiag.importers.size_roots import settle
 from catdiag.importers.value_builder import ValueBuilder
 from catdiag.util.errors import CatdiagError
@@ -96,10 +107,15 @@ class ProgramBuilder(ValueBuilder):
 
     # -- parts and concatenations --------------------------------------------------------------------
 
-    def selected(self, value: ArrayValue, place: int, position: int) -> ArrayValue:
+    def selected(self, value: ArrayValue, place: int, position: int | SizeNumber) -> ArrayValue:
         """The part of a value at one position of a dimension, from the end if negative."""
         dim = self.factors.resolve(value.dims[place])
+        if len(dim) > 1 and (isinstance(position, SizeNumber) or position < -1):
+            value = self.joined_dimension(value, place)
+            dim = self.factors.resolve(value.dims[place])
         dims = [d for k, d in enumerate(value.dims) if k != place]
+        if isinstance(position, SizeNumber):
+            return self._at(value, dims, dim[0], position)
         length = self.length(dim)
         if position not in (0, -1):
             for factor in dim[1:] if self.read_roots else dim:
@@ -123,6 +139,16 @@ class ProgramBuilder(ValueBuilder):
             return env.read(array, positions, ()) if positions else array
 
         return self.emit(dims, axes, make, value.element, number=value.number)
+
+    def _at(self, value: ArrayValue, dims: Sequence[Dimension], factor: AxisFactor, position: SizeNumber) -> ArrayValue:
+        """A value at a position that is computed from sizes."""
+        if not self.has(value, factor):
+            return self.view(value, dims)
+
+        def make(env: Environment) -> Traced:
+            return env.read(env[value], [(factor, from_end(env, factor, position))], ())
+
+        return self.emit(dims, [f for f in self.factors.resolve(value.axes) if f is not factor], make, value.element)
 
     def part(
         self, value: ArrayValue, place: int, start: int, length: int, even: bool = True, cover: Sequence[int] = ()
@@ -158,6 +184,7 @@ class ProgramBuilder(ValueBuilder):
             value = self.joined_dimension(value, place)
             dim = self.factors.resolve(value.dims[place])
         self.factors.fix(dim[0].extent)
+        self.notes.append(f"{start}:{start + length} of {total} is read as it is: lengths are fixed ({self.line})")
         made = self.factors.new(length, dim[0].hint, fixed=True)
         return self._read(value, place, dim[0], made, lambda env: start)
 
@@ -182,8 +209,59 @@ class ProgramBuilder(ValueBuilder):
             value, place, factor, made, lambda env: sum((running().size(env.names.size(t)) for t in before), 0)
         )
 
+    def is_traced(self, dim: Dimension, *given: Any) -> bool:
+        """Whether a dimension, or a number that is given, has symbols of the trace."""
+        own = any(is_traced(f.extent) for f in self.factors.resolve(dim))
+        return own or any(isinstance(n, (TracedLength, SizeNumber)) for n in given)
+
+    def without(self, dim: Dimension, count: int) -> TracedLength:
+        """The length of a dimension without so many elements."""
+        whole = product_of([f.extent for f in self.factors.resolve(dim)])
+        return TracedLength(
+            whole.length - count, "", lambda: self.factors.rest(whole, [Extent(count, fixed=True)] * bool(count))
+        )
+
+    def traced_part(
+        self, value: ArrayValue, place: int, start: int | SizeNumber, stop: int | SizeNumber | None, length: int
+    ) -> ArrayValue:
+        """The positions from `start` up to `stop` along a dimension, each from the end if negative: they are so at all
+        sizes, and their number is `length`, an integer or computed from symbols."""
+        dim = self.factors.resolve(value.dims[place])
+        whole = product_of([f.extent for f in dim])
+        extent = length.extent if isinstance(length, TracedLength) else Extent(length, fixed=True)
+        if extent is not None and same_size(extent, whole):
+            return value
+        if length == 0 and not isinstance(length, TracedLength):
+            lengths = [0 if k == place else self.length(d) for k, d in enumerate(value.dims)]
+            return self.constant(0, lengths, value.element)
+        if length == 1 and not isinstance(length, TracedLength):
+            one = self.selected(value, place, start)
+            return self.view(one, [*one.dims[:place], (), *one.dims[place:]])
+        count, rest = divmod(whole.length, length) if length else (0, 1)
+        if extent is not None and not rest and same_size(whole, product_of([Extent(count, fixed=True), extent])):
+            number = _multiple(start, extent, count)
+            if number is not None:
+                outer, inner = self.factors.regroup(dim, [count, length])
+                parts = self.view(value, [*value.dims[:place], outer, inner, *value.dims[place + 1 :]])
+                return self.selected(parts, place, number)
+        if len(dim) != 1:
+            value = self.joined_dimension(value, place)
+        (old,) = self.factors.resolve(value.dims[place])
+        if extent is None:
+            made = self.factors.new(int(length), old.hint, Extent(int(length), free=True, traced=True))
+        else:
+            made = self.factors.new(length, old.hint, extent)
+        end = None if extent is not None or stop is None else partial(from_end, factor=old, position=stop)
+        return self._read(value, place, old, made, partial(from_end, factor=old, position=start), end)
+
     def _read(
-        self, value: ArrayValue, place: int, old: AxisFactor, new: AxisFactor, start: Callable[[Environment], Any]
+        self,
+        value: ArrayValue,
+        place: int,
+        old: AxisFactor,
+        new: AxisFactor,
+        start: Callable[[Environment], Any],
+        stop: Callable[[Environment], Any] | None = None,
     ) -> ArrayValue:
         dims = [*value.dims[:place], (new,), *value.dims[place + 1 :]]
         if not self.has(value, old):
@@ -191,7 +269,9 @@ class ProgramBuilder(ValueBuilder):
         axes = [new if f is old else f for f in self.factors.resolve(value.axes)]
 
         def make(env: Environment) -> Traced:
-            return env.read(env[value], [(old, env.index([new]) + start(env))], [new])
+            at = env.index([new]) + start(env)
+            fits = None if stop is None else lambda *_: (at, stop(env))
+            return env.read(env[value], [(old, at)], [new], fits=fits)
 
         return self.emit(dims, axes, make, value.element)
 
@@ -214,7 +294,9 @@ class ProgramBuilder(ValueBuilder):
     def concatenated(self, values: Sequence[ArrayValue], place: int) -> ArrayValue:
         """Values one after the other along a dimension."""
         lengths = [self.length(v.dims[place]) for v in values]
-        if len(set(lengths)) == 1 and lengths[0] > 1:
+        sizes = [product_of([f.extent for f in self.factors.resolve(v.dims[place])]) for v in values]
+        even = not any(map(is_traced, sizes)) or all(same_size(sizes[0], e) for e in sizes)
+        if len(set(lengths)) == 1 and lengths[0] > 1 and even:
             both = self.stacked(values, place)
             merged_dim = (*both.dims[place], *both.dims[place + 1])
             return self.view(both, [*both.dims[:place], merged_dim, *both.dims[place + 2 :]])
@@ -282,6 +364,25 @@ class ProgramBuilder(ValueBuilder):
             extent = extent_of(factor.extent)
             if not factor.into and extent not in known and not extent.op and not extent.free:
                 extent.fixed = True
+
+
+def from_end(env: Environment, factor: AxisFactor, position: Operand) -> Any:
+    """A position along an axis, from the end if it is negative in the example."""
+    value = position.value if isinstance(position, SizeNumber) else position
+    negative = not isinstance(value, ArrayValue) and value < 0
+    return env.size([factor]) + env[position] if negative else env[position]
+
+
+def _multiple(start: int | SizeNumber, extent: Extent, count: int) -> int | None:
+    """The number of the part at a position, of parts of one size; None where it is not at one of them at all sizes."""
+    at = start.value if isinstance(start, SizeNumber) else start
+    if at == 0 and not isinstance(start, SizeNumber):
+        return 0
+    number = int(at) // extent.length
+    found = at.extent if isinstance(at, TracedLength) and 0 < number < count else None
+    if found is None or not same_size(found, product_of([Extent(number, fixed=True), extent])):
+        return None
+    return number
 
 
 def _input_axes(names: AxisNames, value: ArrayValue) -> list[Axis]:

@@ -19,7 +19,7 @@ from importlib import import_module
 from inspect import Parameter, Signature, signature
 from typing import Any
 
-from catdiag.frontend.elementwise import sqrt
+from catdiag.frontend import elementwise
 from catdiag.importers.aten_rules import RULES
 from catdiag.importers.dimensions import Factors
 from catdiag.importers.example import Imported, NotImported
@@ -32,6 +32,7 @@ from catdiag.importers.torch_calls import AtenCall, Unsupported
 from catdiag.importers.torch_complex import of_pairs
 from catdiag.importers.torch_decompositions import operation_name, with_known_operations
 from catdiag.importers.torch_products import marks_ignored
+from catdiag.importers.torch_symbols import TorchLengths, all_dynamic, bound_arguments, dimension_names
 from catdiag.util.errors import PACKAGE
 
 ELEMENTS = {"bool": "bool", "int8": "int", "int16": "int", "int32": "int", "int64": "int", "uint8": "int"}
@@ -39,9 +40,11 @@ _FRAME = re.compile(r'File "(.*)", line (\d+)')
 _ASSERTIONS = ("_assert_tensor_metadata", "_assert_scalar", "_assert_async", "sym_constrain_range_for_size")
 _SCALARS: dict[str, Callable[..., Any]] = {
     "add": operator.add, "sub": operator.sub, "mul": operator.mul, "truediv": operator.truediv,
-    "floordiv": operator.floordiv, "neg": operator.neg, "pow": operator.pow,
+    "floordiv": operator.floordiv, "neg": operator.neg, "pow": operator.pow, "mod": operator.mod,
+    "sym_max": lambda a, b: _chosen(elementwise.maximum, max, a, b), "sym_float": lambda a: a,
+    "sym_min": lambda a, b: _chosen(elementwise.minimum, min, a, b),
 }  # fmt: skip
-_KNOWN = {*RULES, *_ASSERTIONS, *_SCALARS, "getitem", "sym_size", "size", "sym_float"}
+_KNOWN = {*RULES, *_ASSERTIONS, *_SCALARS, "getitem", "sym_size", "size"}
 """Operations that are read as they are."""
 
 
@@ -63,7 +66,12 @@ def from_torch(
     builder = ProgramBuilder(_title(module, torch), ignores_targets=marks_ignored(exported))
     reader = _ExportReader(builder, exported, allow_opaque=allow_opaque)
     reader.spelled = _parameter_names(module)
+    with suppress(TypeError, ValueError):
+        given = bound_arguments(getattr(module, "forward", module), example, kwargs)
+        reader.dimension_names = {} if dynamic is True else dimension_names(dynamic, given)
     reader.read()
+    if dynamic is True:
+        reader.builder.notes += reader.lengths.fixed()
     return reader.built(reader.named(names), merged_results)
 
 
@@ -150,6 +158,8 @@ def _exported(module: Any, torch: Any, example: Sequence[Any], kwargs: Mapping[s
             Wrapped.forward.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
         module = Wrapped()
     arguments, options = _each_once((tuple(example), dict(kwargs)), torch)
+    if dynamic is True:
+        dynamic = all_dynamic(bound_arguments(module.forward, arguments, options))
     try:
         with _quietly():
             found = torch.export.export(module, arguments, options, dynamic_shapes=dynamic)
@@ -214,6 +224,8 @@ class _ExportReader(GraphReader):
         """What buffers and constants hold, by where they are read from."""
         self._tied: dict[Any, ArrayValue] = {}
         self._passed = 0
+        self.lengths = TorchLengths(builder.factors)
+        self.dimension_names: Mapping[tuple[str, int], str] = {}
 
     def read(self) -> None:
         """Goes through the graph. Raises NotImported."""
@@ -238,7 +250,8 @@ class _ExportReader(GraphReader):
         torch = import_module("torch")
         value = node.meta.get("val")
         if not isinstance(value, torch.Tensor):
-            self.values[node] = value if isinstance(value, (int, float, bool, str)) or value is None else _hint(value)
+            plain = isinstance(value, (int, float, bool, str)) or value is None
+            self.values[node] = value if plain else self.lengths.length(value)
             return
         state = {**self.program.state_dict, **self.program.constants}.get(spec.target)
         key = None if state is None else _identity(state)
@@ -262,9 +275,11 @@ class _ExportReader(GraphReader):
         tied = [] if key is None else [name for name, found in self._tensors() if found == key]
         shared = next((name for name in tied if name in self.shared), source)
         source = self._same_content(target, state) if constant else shared
-        lengths = [_hint(n) for n in value.shape]
+        lengths = [self.lengths.length(n) for n in value.shape]
+        if spec.kind.name == "USER_INPUT":
+            self.lengths.given(target, lengths)
         array = state if state is not None else self._example(node.name)
-        hints = [_symbol(n) for n in value.shape]
+        hints = [self.dimension_names.get((target, k), "") for k in range(value.dim())]
         if value.is_complex():  # pairs of real numbers
             pairs = torch.view_as_real(array.detach().resolve_conj())
             made = self.argument(source, target, [*lengths, 2], "real", pairs, [*hints, ""])
@@ -317,7 +332,11 @@ class _ExportReader(GraphReader):
             self.unknown.append(f"{_module_path(node)}{name}: {error.args[0]} [{_line(node) or node.name}]")
             raise self.refused() from error
         function = None if _random(node.target) else partial(_on_arrays, node.target, call)
-        self.values[node] = self.applied(RULES, "aten", call, _module_path(node), _line(node), function)
+        found = self.applied(RULES, "aten", call, _module_path(node), _line(node), function)
+        for value, shape in zip(found if isinstance(found, tuple) else (found,), call.shapes, strict=False):
+            if isinstance(value, ArrayValue):
+                self.lengths.learn(shape, value.dims)
+        self.values[node] = found
 
     def _bound(self, name: str, node: Any) -> AtenCall:
         """A call with its arguments by name."""
@@ -334,7 +353,7 @@ class _ExportReader(GraphReader):
                 arguments[argument] = wanted.default_value
         value = node.meta.get("val")
         results = [v for v in (value if isinstance(value, (tuple, list)) else [value]) if isinstance(v, torch.Tensor)]
-        shapes = tuple(tuple(_hint(n) for n in v.shape) for v in results)
+        shapes = tuple(tuple(self.lengths.length(n) for n in v.shape) for v in results)
         dtype = str(results[0].dtype).removeprefix("torch.") if results else ""
         source = node.args[0].meta.get("val") if node.args and hasattr(node.args[0], "meta") else None
         cast = bool(results) and isinstance(source, torch.Tensor) and source.dtype != results[0].dtype
@@ -347,7 +366,8 @@ class _ExportReader(GraphReader):
             return ()
         found = []
         for user in node.args[0].users:
-            if getattr(user.target, "_opname", "") == "slice" and user.args[1:2] == node.args[1:2]:
+            slices = getattr(user.target, "_opname", "") == "slice" and user.args[4:] in ((), (1,))
+            if slices and user.args[1:2] == node.args[1:2]:
                 given = [self._given(a) for a in user.args[2:4]]
                 found.append((given[0] if given else None, given[1] if len(given) > 1 else None))
         return tuple(found)
@@ -364,22 +384,24 @@ class _ExportReader(GraphReader):
 
     def _scalar(self, name: str, node: Any) -> SizeNumber:
         """A number made of sizes."""
+        traced = node.meta.get("val")
+        length = self.lengths.length(traced) if type(traced).__name__ == "SymInt" else None
         if name in ("sym_size", "size"):
             value, place = self.values[node.args[0]], node.args[1]
             dim = value.dims[place]
-            return SizeNumber(self.builder.length(dim), lambda env: env.size(dim))
+            return SizeNumber(length or self.builder.length(dim), lambda env: env.size(dim))
         given: list[Operand] = [self._given(a) for a in node.args]
-        function = _SCALARS.get(name) or (_square_root if "sqrt" in name else _same if name in ("sym_float",) else None)
+        function = _SCALARS.get(name) or (_square_root if "sqrt" in name else None)
         if function is None:
             self.unknown.append(f"{name} of a size [{_line(node) or node.name}]")
-            return SizeNumber(1, lambda env: 1)
+            return SizeNumber(length or 1, lambda env: 1)
         numbers = [g.value if isinstance(g, SizeNumber) else g for g in given]
         chosen = function
 
         def make(env: Environment) -> Any:
             return chosen(*(env[g] for g in given))
 
-        return SizeNumber(float(function(*numbers)), make)
+        return SizeNumber(length if length is not None else float(function(*numbers)), make)
 
     def _output(self, node: Any) -> None:
         torch = import_module("torch")
@@ -411,20 +433,6 @@ def operation_of(node: Any) -> str:
 def _identity(tensor: Any) -> tuple[Any, ...]:
     """Equal for two names of one tensor."""
     return tensor.data_ptr(), tuple(tensor.shape), tuple(tensor.stride())
-
-
-def _hint(n: Any) -> int:
-    """A length in the example. Raises Unsupported for one that depends on values."""
-    if isinstance(n, int):
-        return n
-    if n.node.hint is None:
-        raise Unsupported("a result whose length depends on values")
-    return int(n.node.hint)
-
-
-def _symbol(n: Any) -> str:
-    """The name that a dynamic dimension was given."""
-    return "" if isinstance(n, int) or not str(n).isidentifier() else str(n)
 
 
 def _element(dtype: Any) -> str:
@@ -464,11 +472,12 @@ def _is_scalar(node: Any) -> bool:
 
 
 def _square_root(value: Any) -> Any:
-    return value**0.5 if isinstance(value, (int, float)) else sqrt(value)
+    return value**0.5 if isinstance(value, (int, float)) else elementwise.sqrt(value)
 
 
-def _same(value: Any) -> Any:
-    return value
+def _chosen(of_sizes: Callable[..., Any], of_numbers: Callable[..., Any], a: Any, b: Any) -> Any:
+    """One function of numbers, another of sizes."""
+    return of_numbers(a, b) if isinstance(a, (int, float)) and isinstance(b, (int, float)) else of_sizes(a, b)
 
 
 def _line(node: Any) -> str | None:

@@ -265,7 +265,9 @@ def _windows(b: ProgramBuilder, value: ArrayValue, k: int, how: _Window) -> Arra
         fits = (lambda *_: (at, last)) if extent_of(place.extent).free else None
         outside = fill if pad != (0, 0) else None
         if pad != (0, 0) and fill is None:
-            at, fits = elementwise.clip(at, 0, env.size([old]) - 1), None
+            inside = at
+            fits = fits and (lambda *_: (inside, last))
+            at = elementwise.clip(at, 0, env.size([old]) - 1)
         return env.read(env[full], [(old, at)], [place, *window], outside, fits)
 
     return b.emit([*full.dims[:k], (place,), window, *full.dims[k + 1 :]], axes, make, value.element)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from catdiag.frontend import elementwise
 from catdiag.frontend.indexing import indexed, reverse
 from catdiag.frontend.tracing import running
-from catdiag.importers.dimensions import AxisFactor, NotAligned
-from catdiag.importers.imported_values import ArrayValue, Environment, SizeNumber
+from catdiag.importers.dimensions import AxisFactor, Dimension, NotAligned, TracedLength
+from catdiag.importers.imported_values import ArrayValue, Environment, Operand, SizeNumber
 from catdiag.importers.positions import NotPositional, Positions
-from catdiag.importers.program_builder import ProgramBuilder
+from catdiag.importers.program_builder import ProgramBuilder, from_end
 from catdiag.importers.torch_calls import AtenCall, Rule, Unsupported, adding, place, places
 from catdiag.importers.torch_elementwise import converted, integer
 
@@ -24,12 +25,22 @@ def _view(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     if call.cast:
         raise Unsupported("a view of the bits as another type")
     flat = tuple(f for d in value.dims for f in d)
+    shape = _written(call)
     try:
-        return b.view(value, b.factors.regroup(flat, call.shape))
+        return b.view(value, b.factors.viewed(flat, shape))
     except NotAligned:
         # Across factors, as of a transposed array: the elements are read in the new order.
         one = b.joined_dimension(b.view(value, [flat]), 0, fixed=True)
-        return b.view(one, b.factors.regroup(one.dims[0], call.shape))
+        b.notes.append(f"{b.shape(value)} is cut as {[*map(int, shape)]}: lengths are fixed ({b.line or 'no line'})")
+        return b.view(one, b.factors.viewed(one.dims[0], shape))
+
+
+def _written(call: AtenCall) -> list[int]:
+    """The shape of a view as it is written: a trace may have an expression of symbols for an integer."""
+    given: list[Any] = next((call.get(n) for n in ("size", "shape") if isinstance(call.get(n), list)), [])
+    if len(given) != len(call.shape):
+        return list(call.shape)
+    return [n if isinstance(w, SizeNumber) or w == -1 else w for w, n in zip(given, call.shape, strict=True)]
 
 
 @rule("transpose", "swapaxes", "t", "mT")
@@ -72,7 +83,7 @@ def _repeat(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     value, times = call["self"], list(call.get("repeats") or call["dims"])
     dims = [()] * (len(times) - len(value.dims)) + list(value.dims)
     times = [1] * (len(dims) - len(times)) + times
-    return b.view(value, [(*b.factors.dimension(_constant(n)), *d) for d, n in zip(dims, times, strict=True)])
+    return b.view(value, [(*b.factors.dimension(_length(n)), *d) for d, n in zip(dims, times, strict=True)])
 
 
 @rule("repeat_interleave")
@@ -81,15 +92,23 @@ def _interleave(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     if isinstance(times, ArrayValue) or call.get("dim") is None:
         raise Unsupported("repeat_interleave with an array of repeats, or over all dimensions")
     k = place(value, call["dim"])
-    return b.view(value, [*value.dims[:k], (*value.dims[k], *b.factors.dimension(times)), *value.dims[k + 1 :]])
+    made = b.factors.dimension(_length(times))
+    return b.view(value, [*value.dims[:k], (*value.dims[k], *made), *value.dims[k + 1 :]])
+
+
+_OPEN = 2**31
+"""The end of a slice from which on it has none."""
 
 
 @rule("slice")
 def _slice(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     value, k = call["self"], place(call["self"], call.get("dim", 0))
     length = b.length(value.dims[k])
-    start, stop, step = call.get("start") or 0, call.get("end"), call.get("step", 1)
-    start, stop, _ = slice(_int(start), None if stop is None else _int(stop)).indices(length)
+    begin, end, step = call.get("start") or 0, call.get("end"), call.get("step", 1)
+    end = None if isinstance(end, int) and end >= _OPEN else end
+    start, stop, _ = slice(_int(begin), None if end is None else _int(end)).indices(length)
+    if step == 1 and b.is_traced(value.dims[k], call.shape[k], begin, end):
+        return b.traced_part(value, k, begin, end, call.shape[k])
     if step != 1:
         if start >= step or stop <= length - step + start or length % step:
             raise Unsupported(f"a slice {start}:{stop}:{step} that does not take every {step}th of all")
@@ -108,13 +127,26 @@ def _slice(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     order = sorted(ends)
     covers = [at for at, _ in order] == [0, *(end for _, end in order[:-1])] and order[-1][1] == length
     cover = [end - at for at, end in order] if covers and not even else ()
+    from_end = isinstance(begin, int) and (end is None or (isinstance(end, int) and end < 0))
+    if from_end and not cover and stop > start and (not even or start % (stop - start) or length % (stop - start)):
+        count = stop - start if begin < 0 else b.without(value.dims[k], length - (stop - start))
+        return b.traced_part(value, k, begin, end, count)
     return b.part(value, k, start, stop - start, even, cover)
 
 
 def _constant(value: Any) -> int:
     """An integer that does not depend on sizes."""
     if isinstance(value, SizeNumber):
-        raise Unsupported("an index, a shift, a padding or a repetition that is computed from sizes")
+        raise Unsupported("a position that is computed from sizes")
+    return int(value)
+
+
+def _length(value: Any) -> int:
+    """A length, which may be computed from sizes."""
+    if isinstance(value, SizeNumber):
+        if not isinstance(value.value, TracedLength):
+            raise Unsupported("a length that is no sum or product of sizes")
+        return value.value
     return int(value)
 
 
@@ -129,7 +161,7 @@ def _narrow(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
 
 @rule("select")
 def _select(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
-    value, k, at = call["self"], place(call["self"], call["dim"]), _constant(call["index"])
+    value, k, at = call["self"], place(call["self"], call["dim"]), call["index"]
     if b.length(value.dims[k]) == 1:
         at = 0
     return b.selected(value, k, at)
@@ -138,12 +170,24 @@ def _select(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
 @rule("split", "split_with_sizes", "chunk", "tensor_split")
 def _split(b: ProgramBuilder, call: AtenCall) -> tuple[ArrayValue, ...]:
     value, k = call["self"], place(call["self"], call.get("dim", 0))
-    found, start = [], 0
-    even = len({shape[k] for shape in call.shapes}) == 1
+    found: list[ArrayValue] = []
+    start, even = 0, len({shape[k] for shape in call.shapes}) == 1
+    lengths = [shape[k] for shape in call.shapes]
+    if b.is_traced(value.dims[k], *lengths) and not (even and isinstance(lengths[0], TracedLength)):
+        for length in lengths:
+            before = [v.dims[k] for v in found]
+            found.append(b.traced_part(value, k, _after(start, before) if start else 0, None, length))
+            start += length
+        return tuple(found)
     for shape in call.shapes:
         found.append(b.part(value, k, start, shape[k], even) if shape[k] > 1 else slice_one(b, value, k, start))
         start += shape[k]
     return tuple(found)
+
+
+def _after(start: int, parts: Sequence[Dimension]) -> SizeNumber:
+    """The position after parts."""
+    return SizeNumber(start, lambda env: sum(map(env.size, parts), 0))
 
 
 def slice_one(b: ProgramBuilder, value: ArrayValue, k: int, at: int) -> ArrayValue:
@@ -173,13 +217,44 @@ def _slice_scatter(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     value, k = call["self"], place(call["self"], call.get("dim", 0))
     part = converted(b, call["src"], value.element)
     length = b.length(value.dims[k])
-    start, stop, step = call.get("start") or 0, call.get("end"), call.get("step", 1)
-    start, stop, _ = slice(_int(start), None if stop is None else _int(stop)).indices(length)
+    begin, end, step = call.get("start") or 0, call.get("end"), call.get("step", 1)
+    start, stop, _ = slice(_int(begin), None if end is None else _int(end)).indices(length)
     if step != 1:
         raise Unsupported("a write to every other element")
+    if b.is_traced(value.dims[k], begin, end):
+        return _written_over(b, value, part, k, begin)
     parts = [b.part(value, k, 0, start), part, b.part(value, k, stop, length - stop)]
     parts = [p for p in parts if 0 not in b.shape(p)]
     return b.concatenated(parts, k) if len(parts) > 1 else part
+
+
+def _written_over(b: ProgramBuilder, value: ArrayValue, part: ArrayValue, k: int, begin: Operand) -> ArrayValue:
+    """An array in which a part along dimension k, from `begin` on, is another array."""
+    if len(b.factors.resolve(value.dims[k])) > 1:
+        value = b.joined_dimension(value, k)
+    if len(b.factors.resolve(part.dims[k])) != 1:
+        part = b.joined_dimension(part, k) if b.factors.resolve(part.dims[k]) else _with_axis(b, part, k)
+    (along,), part = b.factors.resolve(value.dims[k]), b.materialized(part, [part.dims[k]])
+    (own,) = b.factors.resolve(part.dims[k])
+
+    def at(env: Environment) -> Any:
+        return env.index([along]) - from_end(env, along, begin)
+
+    dims = [*part.dims[:k], (along,), *part.dims[k + 1 :]]
+    axes = [along if f is own else f for f in b.factors.resolve(part.axes)]
+    shifted = b.emit(dims, axes, lambda env: env.read(env[part], [(own, at(env))], [along], 0), part.element)
+    inside = b.emit(
+        [*[()] * k, (along,), *[()] * (len(dims) - k - 1)],
+        [along],
+        lambda env: (at(env) >= 0) & (at(env) < env.size([own])),
+        "bool",
+    )
+    return b.pointwise([inside, shifted, value], elementwise.where, value.element)
+
+
+def _with_axis(b: ProgramBuilder, value: ArrayValue, k: int) -> ArrayValue:
+    """An array whose dimension k, of length 1, is an axis."""
+    return b.view(value, [*value.dims[:k], (b.factors.new(1, fixed=True),), *value.dims[k + 1 :]])
 
 
 @rule("select_scatter")
@@ -263,7 +338,9 @@ def _pad(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     ends, fill = list(call["pad"]), call.get("value") or 0
     for back in range(len(ends) // 2):
         k = len(value.dims) - 1 - back
-        low, high = _constant(ends[2 * back]), _constant(ends[2 * back + 1])
+        low, high = _length(ends[2 * back]), _length(ends[2 * back + 1])
+        if min(low, high) < 0 and any(isinstance(n, TracedLength) for n in (low, high)):
+            raise Unsupported("padding by fewer elements than none, computed from sizes")
         if min(low, high) < 0:
             length = b.length(value.dims[k])
             value = b.part(value, k, max(-low, 0), length - max(-low, 0) - max(-high, 0))
@@ -277,7 +354,7 @@ def _padded(b: ProgramBuilder, value: ArrayValue, k: int, low: int, high: int, f
     if len(b.factors.resolve(value.dims[k])) > 1:
         value = b.joined_dimension(value, k)
     if not b.factors.resolve(value.dims[k]):
-        value = b.view(value, [*value.dims[:k], (b.factors.new(1, fixed=True),), *value.dims[k + 1 :]])
+        value = _with_axis(b, value, k)
     full = b.materialized(value, [value.dims[k]])
     (old,) = b.factors.resolve(full.dims[k])
     ends = [b.factors.new(n, fixed=True) for n in (low, high)]
@@ -286,7 +363,8 @@ def _padded(b: ProgramBuilder, value: ArrayValue, k: int, low: int, high: int, f
     axes = [whole if f is old else f for f in b.factors.resolve(full.axes)]
 
     def make(env: Environment) -> Any:
-        at = env.index([whole]) - low if low else env.index([whole])
+        before = env.size([ends[0]]) if isinstance(low, TracedLength) else low
+        at = env.index([whole]) - before if low else env.index([whole])
         return env.read(env[full], [(old, at)], [whole], fill)
 
     return b.emit([*full.dims[:k], (whole,), *full.dims[k + 1 :]], axes, make, value.element)
@@ -309,14 +387,14 @@ def _roll(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
         if len(b.factors.resolve(value.dims[k])) > 1:
             value = b.joined_dimension(value, k)
         if b.own(value, value.dims[k]):
-            value = _rolled(b, value, b.own(value, value.dims[k])[0], _constant(shift))
+            value = _rolled(b, value, b.own(value, value.dims[k])[0], shift)
     return value
 
 
-def _rolled(b: ProgramBuilder, value: ArrayValue, factor: AxisFactor, shift: int) -> ArrayValue:
+def _rolled(b: ProgramBuilder, value: ArrayValue, factor: AxisFactor, shift: Operand) -> ArrayValue:
     def make(env: Environment) -> Any:
         size = env.size([factor])
-        away = -shift if shift < 0 else size - shift
+        away = -shift if isinstance(shift, int) and shift < 0 else size - env[shift]
         return env.read(env[value], [(factor, (env.index([factor]) + away) % size)], [factor])
 
     return b.emit(value.dims, value.axes, make, value.element)
@@ -329,7 +407,8 @@ def _rolled(b: ProgramBuilder, value: ArrayValue, factor: AxisFactor, shift: int
 def _arange(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     start, step = call.get("start", 0) or 0, call.get("step", 1) or 1
     dim = b.factors.dimension(call.shape[0])
-    if not isinstance(start, SizeNumber) and start not in (0, 1):  # made of a length, or one that the end is made of
+    known = isinstance(call.shape[0], TracedLength) or isinstance(start, SizeNumber)
+    if not known and start not in (0, 1):  # made of a length, or one that the end is made of
         for factor in dim:
             b.factors.fix(factor.extent)
 
@@ -371,7 +450,7 @@ def _zeros_or_ones(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
 @rule("eye")
 def _identity(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     rows, columns = (b.factors.dimension(n) for n in call.shape)
-    if len(set(call.shape)) == 1:  # a square stays one at other sizes
+    if len(set(map(str, call.shape))) == 1:  # a square stays one at other sizes
         columns = tuple(b.factors.copy(f) for f in rows)
     one, zero = _ones(call.element)
 
@@ -405,7 +484,7 @@ def _triangle(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     rows, columns = value.dims[-2:]
 
     def make(env: Environment) -> Any:
-        below = env.index(columns) - diagonal if diagonal else env.index(columns)
+        below = env.index(columns) - env[diagonal] if diagonal != 0 else env.index(columns)
         inside = below <= env.index(rows) if lower else below >= env.index(rows)
         array = env[value]
         return array & inside if value.element == "bool" else elementwise.where(inside, array, 0)
