@@ -293,7 +293,7 @@ class Candidates:
             for stages in self.kernels if ok.any() else ():
                 fit = self.block(stages, specialized=True).resources(values, warps).fits(chip)
                 fit = np.broadcast_to(fit, next(iter(grid.values())).shape)
-                if stages > 1 and fit.any():
+                if stages >= self._least_stages and fit.any():
                     fitting = {name: axis[fit] for name, axis in grid.items()}
                     found += self._proposals(stages, warps, fitting, specialized=True)
         return found
@@ -304,12 +304,19 @@ class Candidates:
         beside = {name for side in sides if row in side for name in side}
         return {name for side in sides for name in side if name in self.search.kernel.tiles} - beside
 
+    @property
+    def _least_stages(self) -> int:
+        """The buffers that a warp-specialized loop needs so that one of them is loaded while others are in use."""
+        return 3 if not isinstance(self._written, str) and self._written.reused_blocks[0] else 2
+
     @cached_property
     def plain_form_reason(self) -> str:
         """Why no candidate is warp-specialized. "" where one is, and where none is expected: on other chips, and where
         no loop has two matrix products."""
         if isinstance(self._written, str):
             return self._written
+        if max(self.kernels) < self._least_stages:
+            return f"a block is in use for two iterations, which takes {self._least_stages} buffers"
         return "" if self.specialized() else "no tiles with 64 rows for each warpgroup fit"
 
     @cached_property

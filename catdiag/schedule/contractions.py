@@ -33,7 +33,8 @@ class Contraction:
 
     `sides` says whether the rows and the columns have a grouped axis. `dtype` is the type in which the product is made,
     and `read` the types of its factors, "" for one that is computed (`catdiag.schedule.operand_types`); they are empty
-    where elements are counted instead of bytes.
+    where elements are counted instead of bytes. `level` is how many products of its iteration it waits for, one after
+    the other: those of a level wait for no other of it.
     """
 
     rows: IntPolynomial
@@ -44,6 +45,7 @@ class Contraction:
     loops: tuple[Loop, ...]
     dtype: str = ""
     read: tuple[str, ...] = ()
+    level: int = 0
 
     @property
     def written(self) -> str:
@@ -93,6 +95,23 @@ def products(graph: Graph) -> set[frozenset[str]]:
             elif multiplies(node.box):
                 found.add(frozenset(node.box.cod[0].names))
     return found
+
+
+def product_levels(graph: Graph) -> list[int]:
+    """For each node of a graph, the products on the longest path to it; a loop counts as one.
+
+    >>> import catdiag as cd
+    >>> from catdiag.category.diagram import diagram_of
+    >>> from catdiag.category.substitution import inline
+    >>> product_levels(inline(diagram_of(cd.library.get("attention"))).graph)[-1] > 0
+    True
+    """
+    found, before = [0] * len(graph.dom), []
+    for node in graph.nodes:
+        before.append(max((found[w] for w in node.inputs), default=0))
+        counts = isinstance(node.box.op, (FoldOp, GroupOp)) or (multiplies(node.box) and _is_matrix_product(node.box))
+        found.extend([before[-1] + counts] * len(node.box.cod))
+    return before
 
 
 def contraction(box: Box, tiles: set[str], loops: tuple[Loop, ...]) -> Contraction:

@@ -51,6 +51,25 @@ def test_others_are_one_instruction() -> None:
     assert all(not line.startswith("(") for line in exponents(made)) and "enable_fp_fusion" not in made.text
 
 
+def test_a_difference_of_a_product_and_an_array_is_one_instruction() -> None:
+    @cd.algorithm("q d, x d, q, x d -> q d", name="saved")
+    def operator(Q: Any, K: Any, L: Any, V: Any) -> Any:
+        return cd.einsum("q x, x d -> q d", cd.exp(cd.einsum("q d, x d -> q x", Q, K) * 0.3 - L), V)
+
+    made = module(unproved(operator.diagram, "x", "q"), {"g_q": 64, "s_x": 64}, "fp16", specialized=True)
+    assert exponents(made) and all(not line.startswith("(") for line in exponents(made))
+    assert "enable_fp_fusion" not in made.text
+
+
+def test_rows_of_an_array_are_subtracted_from_their_maximum_first() -> None:
+    @cd.algorithm("q x, x d -> q d", name="weighted")
+    def operator(Z: Any, V: Any) -> Any:
+        return cd.einsum("q x, x d -> q d", cd.softmax(Z * 0.3, "x"), V)
+
+    made = module(unproved(operator.diagram, "x", "q"), {"g_q": 64, "s_x": 64}, "fp16")
+    assert exponents(made) and all(line.startswith("(") for line in exponents(made))
+
+
 LOWEST = "-3.4028234663852886e+38"
 
 

@@ -9,6 +9,7 @@ from catdiag import library
 from catdiag.codegen.triton.triton_module import Module, module
 from catdiag.runtime.abstract_interpreter.shared_memory import shared_of_launch
 from catdiag.runtime.launch_recorder import record_launches
+from examples.backward_passes import attention_dkv
 from tests.forms import unproved
 
 TILES = {"g_b": 1, "g_h": 1, "g_q": 128, "s_x": 128}
@@ -41,6 +42,15 @@ def test_a_product_goes_on_while_the_next_block_is_computed() -> None:
     begun = turn.index("sum3_next = hopper.warpgroup_mma")
     ended = turn.index("hopper.warpgroup_mma_wait(0, deps=[sum3_next])")
     assert begun < turn.index("gl.exp2") < ended
+
+
+def test_a_block_of_two_products_is_copied_once_and_what_no_product_reads_is_loaded_before_a_wait() -> None:
+    made = written(unproved(attention_dkv.diagram, "q", "h x"), {"g_h": 1, "g_x": 128, "s_q": 64})
+    assert made.reused_blocks == (True,) and written(attention(), TILES).reused_blocks == (False,)
+    loads, rows = (ast.unparse(functions(made.text)[f"_attention_dkv_{n}"]) for n in ("loads", "rows"))
+    assert loads.count("async_copy_global_to_shared") == 4  # K, V, Q, dO
+    iteration = rows[rows.index("for q0 in range") :]
+    assert iteration.index("D_tile = ") < iteration.index("hopper.mbarrier.wait")
 
 
 def test_the_launch_takes_it_where_it_can() -> None:

@@ -80,6 +80,13 @@ def masked_powers(Q: Traced, K: Traced, V: Traced, M: Traced, G: Traced) -> Trac
     return builder.einsum("q x, x d -> q d", relu(S) + S * S, V) + relu(G)
 
 
+@cd.algorithm("q d, x d, x v, q v, q, q -> x d, x v")
+def key_gradients(Q: Traced, K: Traced, V: Traced, dO: Traced, L: Traced, D: Traced) -> tuple[Traced, Traced]:
+    P = builder.exp(builder.einsum("q d, x d -> q x", Q, K) * 0.1 - L)
+    dS = P * (builder.einsum("q v, x v -> q x", dO, V) - D)
+    return builder.einsum("q x, q d -> x d", dS, Q), builder.einsum("q x, q v -> x v", P, dO)
+
+
 HEADS = {"g_b": 1, "g_k": 1, "g_r": 1}
 CASES: list[tuple[str | Diagram, dict[str, int], dict[str, int]]] = [
     ("grouped_query_attention", {"g_q": 128, "s_x": 64}, {"b": 1, "k": 1, "r": 2, "q": 130, "x": 257, "d": 64}),
@@ -88,6 +95,7 @@ CASES: list[tuple[str | Diagram, dict[str, int], dict[str, int]]] = [
     ("sigmoid_attention", {"g_q": 128, "s_x": 128}, {"q": 100, "x": 384, "d": 64}),
     (two_sums, {"g_q": 128, "s_x": 32}, {"q": 150, "x": 100, "d": 16, "v": 32}),
     (masked_powers, {"g_q": 128, "s_x": 64}, {"q": 70, "x": 140, "d": 64}),
+    (key_gradients, {"g_x": 128, "s_q": 64}, {"q": 330, "x": 150, "d": 32, "v": 16}),
 ]
 
 
@@ -95,6 +103,8 @@ CASES: list[tuple[str | Diagram, dict[str, int], dict[str, int]]] = [
 def derived(name: str | Diagram) -> tuple[Diagram, Diagram]:
     """A program, and its form in streams and groups."""
     program = library.get(name) if isinstance(name, str) else name
+    if name is key_gradients:
+        return program, program.stream("q").group("x").diagram
     groups = "b k r q" if name == "grouped_query_attention" else "q"
     return program, program.stream("x").group(groups).diagram
 
@@ -112,13 +122,21 @@ def test_they_give_what_they_mean(case: int) -> None:
     name, tiles, sizes = CASES[case]
     program, made = written(name, tiles)
     for stages in (2, 3):
-        warps = tiles["g_q"] // 16 if stages == 2 else 4
+        warps = tiles.get("g_q", tiles.get("g_x", 0)) // 16 if stages == 2 else 4
         assert error(made.text, made, program, sizes, 7 * case + stages, num_warps=warps, num_stages=stages) < 0.02
 
 
-def test_each_wait_and_arrival_is_needed() -> None:
-    program, made = written("grouped_query_attention", {"g_q": 128, "s_x": 32})
-    sizes = {"b": 1, "k": 1, "r": 1, "q": 128, "x": 330, "d": 16}
+@pytest.mark.parametrize(
+    ("name", "tiles", "sizes", "spared"),
+    [
+        ("grouped_query_attention", {"g_q": 128, "s_x": 32}, {"b": 1, "k": 1, "r": 1, "q": 128, "x": 330, "d": 16}, 2),
+        (key_gradients, {"g_x": 128, "s_q": 32}, {"q": 330, "x": 128, "d": 16, "v": 16}, 3),
+    ],
+)
+def test_each_wait_and_arrival_is_needed(
+    name: str | Diagram, tiles: dict[str, int], sizes: dict[str, int], spared: int
+) -> None:
+    program, made = written(name, tiles)
     lines = made.text.splitlines(keepends=True)
     ordering = [n for n, line in enumerate(lines) if re.match(r" +hopper\.mbarrier\.", line)]
     needed = dict.fromkeys(ordering, False)
@@ -133,4 +151,4 @@ def test_each_wait_and_arrival_is_needed() -> None:
             assert wrong < 0.02, lines[n]
     # What is waited for once more stands twice for the compiler; after the last block nobody takes what is let go.
     spare = [lines[n].strip() for n, yes in needed.items() if not yes]
-    assert len(spare) <= 2 and len(ordering) > 15, spare
+    assert len(spare) <= spared and len(ordering) > 15, spare

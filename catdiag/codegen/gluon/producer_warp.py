@@ -64,7 +64,7 @@ class Loads(GluonWriting):
         if self.iteration is None:
             raise Unfit("the loop carries no state")
         number, stages, each, groups = (Name(self.names[n]) for n in ("iteration", "stages", "each", "groups"))
-        for ring in self.rings.values():
+        for ring in self.distinct_rings:
             if not ring.rows:
                 continue
             places, barrier = self._places(ring, outside), Name(ring.full)
@@ -76,7 +76,7 @@ class Loads(GluonWriting):
         outside.write(Assign((number,), call("gl.to_tensor", Number(0))))
         scope.taken()
         slot = joined(number, "%", stages)
-        for ring in self.rings.values():
+        for ring in self.distinct_rings:
             if ring.rows:
                 continue
             places = self._places(ring, scope)
@@ -152,9 +152,9 @@ def _by_rows(
             raise Unfit("the kernel has no loop that carries a state")
     kernels = [w.done(f"{plain.name}_{what}", plain.note, plain.place)
                for w, what in ((writing, "rows"), (loading, "loads"))]  # fmt: skip
-    rings = tuple(writing.rings.values())
+    rings = writing.distinct_rings
     if [(r.name, r.boxes.name, r.boxes.shape) for r in rings] != [
-        (r.name, r.boxes.name, r.boxes.shape) for r in loading.rings.values()
+        (r.name, r.boxes.name, r.boxes.shape) for r in loading.distinct_rings
     ]:
         raise Unfit("consumer and producer read other blocks")
     made = WarpSpecialized(
@@ -166,6 +166,7 @@ def _by_rows(
         dict(writing.rowed.tiles),
         writing.rowed.main,
         writing.row,
+        writing.reuses_blocks,
     )
     if not agree(made):
         raise Unfit("consumer and producer have other names for an argument")

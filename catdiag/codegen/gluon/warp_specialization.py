@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from catdiag.codegen.gluon.gluon_printer import GLUON, RowPrinter, Unfit
-from catdiag.codegen.gluon.pipelined_loop import LoopIteration, Ring
+from catdiag.codegen.gluon.pipelined_loop import LoopIteration, Ring, load_of, started, waited
 from catdiag.codegen.kernel_tree import Assign, Do, ForLoop, If, Pass, PythonStatement, Update
 from catdiag.codegen.syntax import (
     BinaryOperation,
@@ -45,7 +45,7 @@ from catdiag.codegen.triton.array_accesses import Pull, StoredArray, state_of
 from catdiag.codegen.triton.kernel_body import Writing
 from catdiag.codegen.triton.kernel_builder import KernelLoop
 from catdiag.codegen.triton.kernel_signature import ModuleContext
-from catdiag.codegen.triton.tile_nodes import Dim, Scope, TileNode
+from catdiag.codegen.triton.tile_nodes import Dim, Scope, TileNode, reached
 from catdiag.codegen.triton.triton_printer import TritonPrinter
 from catdiag.schedule.statements import For, LoopSpan, NestValue
 
@@ -202,6 +202,7 @@ class GluonWriting(Writing):
         p, scope = self.rowed, self.k.scope
         old = {s: state_of(self.k.env[s]) for s in states}
         p.main = str(p.layout(early[0].dims))
+        iteration.loads = self._loads(made)
         for dot in early:
             p.layout(dot.dims)
             p.names[dot] = self.own.fresh("t")
@@ -234,6 +235,16 @@ class GluonWriting(Writing):
                 now = p.aligned(before, dims)
                 scope.write(Assign((Name(name),), now, note=f"{s.name}, as much as it is to be now"))
         iteration.after = scope.taken()
+
+    def _loads(self, made: Sequence[TileNode]) -> list[PythonStatement]:
+        """The statements that load what no product reads and no product's result decides: their latency passes while
+        the products run."""
+        p, scope = self.printer, self.k.scope
+        for node in reached(made):
+            in_iteration = node.kind == "load" and node.scope is scope and node not in self.rings
+            if in_iteration and not any(n.kind == "dot" for n in reached([node])):
+                p.ref(node, scope)
+        return scope.taken()
 
     def _settled(self, node: TileNode, added: set[TileNode]) -> None:
         """Names every part of a node that reads no accumulated state, so that it is computed before the wait."""
@@ -277,7 +288,7 @@ class GluonWriting(Writing):
 
     def _loaded(self, node: TileNode) -> bool:
         """Whether a factor is a block that the copy engine (TMA) loaded, unchanged."""
-        found = _load_of(node)
+        found = load_of(node)
         return found is not None and found.data[4] is not None and found.element == "raw"
 
     def _rings(self, dot: TileNode) -> None:
@@ -303,10 +314,12 @@ class GluonWriting(Writing):
         return (other, one) if swapped else (one, other)
 
     def _ring(self, node: TileNode, rows: bool) -> Ring:
-        load = _load_of(node)
+        load = load_of(node)
         if load is None:
             raise Unfit("a factor of a product is not loaded")
-        found = self.rings.get(load)
+        found = self.rings.get(load) or self._same_block(load)
+        if found is not None:
+            self.rings[load] = found
         if found is None:
             array, boxes = load.data[0], load.data[4]
             looped = any(d.loop is not None for d in load.dims)
@@ -322,6 +335,13 @@ class GluonWriting(Writing):
             raise Unfit("one block is the row factor of a product and the column factor of another")
         return found
 
+    def _same_block(self, load: TileNode) -> Ring | None:
+        """The ring of a block that another product reads too: it is copied once for both."""
+        for other, ring in self.rings.items():
+            if (load.args, load.data[0], load.data[4]) == (other.args, other.data[0], other.data[4]):
+                return ring
+        return None
+
     def view(self, node: TileNode, order: Sequence[Dim], slot: PythonExpression) -> PythonExpression:
         """The expression of a factor in shared memory, in slot `slot` of its ring, with its dimensions in `order`."""
         ring = self._ring(node, self.is_row(order[0]))
@@ -329,6 +349,18 @@ class GluonWriting(Writing):
         lengths = tuple(length_of(self.names["each"] if self.is_row(d) else d.block) for d in dims)
         found = method(method(Name(ring.name), "index", slot), "reshape", ListOf(lengths))
         return found if dims == list(order) else method(found, "permute", TupleOf((Number(1), Number(0))))
+
+    @property
+    def reuses_blocks(self) -> bool:
+        """Whether the last products of an iteration read a block that its first ones read."""
+        first, last = (self.iteration.first, self.iteration.last) if self.iteration is not None else ([], [])
+        late = self._reads([dot for _, dot, _ in last])
+        return any(ring in late for ring in self._reads([dot for _, dot in first]))
+
+    @property
+    def distinct_rings(self) -> tuple[Ring, ...]:
+        """The rings, each once."""
+        return tuple(dict.fromkeys(self.rings.values()))
 
     # -- the loop ----------------------------------------------------------------------------------------------
 
@@ -341,7 +373,7 @@ class GluonWriting(Writing):
             raise Unfit("the loop carries no state")
         number = Name(self.names["iteration"])
         outside.write(Assign((number,), call("gl.to_tensor", Number(0))))
-        for ring in self.rings.values():
+        for ring in self.distinct_rings:
             if ring.rows:
                 outside.write(Do(call("hopper.mbarrier.wait", Name(ring.full), Number(0))))
         phase = self._phases(span, context, exact, low, high)
@@ -354,6 +386,7 @@ class GluonWriting(Writing):
         before, at, block = Parens(joined(number, "-", Number(1))), Name(first), Name(span.symbol)
         body = [
             Update(number, "+", Number(1)),
+            *iteration.loads,
             *self._begin(number, early),
             *self._add(before, done),
             *self._ended(iteration, len(iteration.last)),
@@ -368,10 +401,11 @@ class GluonWriting(Writing):
         ]
         blocks = [
             Pass(note="the first block"),
+            Assign((at,), start),
+            *iteration.loads,
             *self._begin(number, early),
             *self._ended(iteration, 0),
             *self._free(once, number),
-            Assign((at,), start),
             *iteration.between,
             *iteration.after,
             Pass(note="the products of a block go on while the next one is computed"),
@@ -388,7 +422,7 @@ class GluonWriting(Writing):
         found: dict[Ring, None] = {}
         for dot in dots:
             for arg in dot.args:
-                load = _load_of(arg)
+                load = load_of(arg)
                 if load in self.rings and not self.rings[load].rows:
                     found[self.rings[load]] = None
         return list(found)
@@ -412,7 +446,7 @@ class GluonWriting(Writing):
         found = self._wait(rings, iteration)
         for name, dot in self.iteration.first if self.iteration else []:
             zero = call("gl.zeros", p.shape(dot.dims), dotted("gl.float32"), p.layout(dot.dims))
-            found.append(_product(name, dot, (*self._factors(dot, "", iteration), zero), use_acc=Number(False)))
+            found.append(started(name, dot, (*self._factors(dot, "", iteration), zero), use_acc=Number(False)))
         return found
 
     def _factors(
@@ -432,18 +466,18 @@ class GluonWriting(Writing):
 
     def _ended(self, iteration: LoopIteration, left: int) -> list[PythonStatement]:
         """The statement that waits for the first products, while `left` others stay in flight."""
-        return [_waited([name for name, _ in iteration.first], left)]
+        return [waited([name for name, _ in iteration.first], left)]
 
     def _add(self, iteration: PythonExpression, rings: Sequence[Ring]) -> list[PythonStatement]:
         """The statements that start the last products of an iteration."""
         found = self._wait(rings, iteration)
         for name, dot, computed in self.iteration.last if self.iteration else []:
-            found.append(_product(name, dot, (*self._factors(dot, computed, iteration), Name(name))))
+            found.append(started(name, dot, (*self._factors(dot, computed, iteration), Name(name))))
         return found
 
     def _added(self) -> list[PythonStatement]:
         """The statement that waits for the last products."""
-        return [_waited([name for name, _, _ in (self.iteration.last if self.iteration else [])], 0)]
+        return [waited([name for name, _, _ in (self.iteration.last if self.iteration else [])], 0)]
 
     # -- stores ------------------------------------------------------------------------------------------------
 
@@ -455,36 +489,3 @@ class GluonWriting(Writing):
         if dims and not any(self.is_row(d) for d in dims):
             raise Unfit("a stored tile has no row dimension: all warpgroups would store the same entries")
         super().store(array, node, places, adds)
-
-
-def reached(roots: Sequence[TileNode]) -> dict[TileNode, None]:
-    """The nodes on which `roots` depend, themselves included."""
-    found: dict[TileNode, None] = {}
-    stack = list(roots)
-    while stack:
-        node = stack.pop()
-        if node not in found:
-            found[node] = None
-            stack += node.args
-    return found
-
-
-def _product(name: str, dot: TileNode, args: Sequence[PythonExpression], **how: PythonExpression) -> PythonStatement:
-    """The statement that starts a product, whose result is to be called `name`."""
-    started = call("hopper.warpgroup_mma", *args, **how, is_async=Number(True))
-    note = dot.note if len(dot.note) < 40 else ""
-    return Assign((Name(f"{name}_next"),), started, note=note, beside=True)
-
-
-def _waited(names: Sequence[str], left: int) -> PythonStatement:
-    """The statement that waits for products that were started, while `left` others stay in flight."""
-    deps = ListOf(tuple(Name(f"{n}_next") for n in names))
-    wait = call("hopper.warpgroup_mma_wait", Number(left), deps=deps)
-    return Assign((TupleOf(tuple(map(Name, names))) if len(names) > 1 else Name(names[0]),), wait)
-
-
-def _load_of(node: TileNode) -> TileNode | None:
-    """The load under relabelings, if the node is one."""
-    while node.kind == "relabel":
-        (node,) = node.args
-    return node if node.kind == "load" else None

@@ -45,6 +45,9 @@ class Module:
     """For each of these, the tile whose rows are divided over consumer warpgroups."""
     phases: tuple[int, ...] = ()
     """For each of these, the number of ranges into which its loop is divided: inside masks, and at their edges."""
+    reused_blocks: tuple[bool, ...] = ()
+    """For each of these, whether the last products of an iteration read a block that its first ones read: its buffer is
+    in use for two iterations."""
     places: Mapping[str, int] = field(default_factory=dict)
     """The number of the group of each kernel, warp-specialized ones included."""
     counts: tuple[tuple[str, str], ...] = ()

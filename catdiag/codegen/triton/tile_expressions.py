@@ -14,7 +14,7 @@ from typing import Any
 
 from catdiag.codegen.syntax import PythonExpression
 from catdiag.codegen.triton.tile_fills import FINITE, INFINITE, Fill, fill_of, times_positive
-from catdiag.codegen.triton.tile_nodes import Dim, Scope, TileNode, deepest, natural, zero_outside
+from catdiag.codegen.triton.tile_nodes import Dim, Scope, TileNode, deepest, natural, reached, zero_outside
 
 LARGEST = 2**31 - 1
 _TO_INTEGERS = ("floor", "ceil", "round")
@@ -233,18 +233,15 @@ class Nodes:
     def _exp(self, a: TileNode) -> TileNode:
         """exp(a) as 2^(a·log₂e). If a sum or difference has a term of fewer dimensions, the factor goes to each term.
 
-        The difference of two terms of equal dimensions is taken first. Then the difference of equal numbers is exactly
-        0, even if the compiler fuses multiplication and subtraction. Every difference is taken first if tiles may
-        contain very large numbers (`huge`). Otherwise the rounding error of the product would exceed the range of an
-        exponent, and fully masked rows would become NaN. Entries of arrays may be so large; results of matrix products
-        are assumed not to be.
+        The difference of two terms of equal dimensions is taken first, so that the one of equal numbers is exactly 0,
+        even if the compiler fuses multiplication and subtraction. Every difference is taken first if both terms may be
+        very large (`huge`: any tile may). Otherwise the product's rounding error would exceed the range of an exponent,
+        and fully masked rows would become NaN. Entries of arrays may be so large, results of products are assumed not.
         """
-        log2e = self.const(LOG2E)
-        if a.kind in ("sub", "add") and (self.huge or _reads_array(a)):
-            products = any(len(p.dims) > 1 and p.kind in ("scaled", "mul") for p in a.args)
-            self.separately_rounded = self.separately_rounded or products
-            return self.raw_op("exp2", [self.scaled(a, log2e)])
-        if a.kind in ("sub", "add") and any(set(p.dims) != set(a.dims) for p in a.args):
+        log2e, difference = self.const(LOG2E), a.kind in ("sub", "add")
+        if difference and (self.huge or (_reads_array(a) and not any(map(_of_products, a.args)))):
+            self.separately_rounded |= any(len(p.dims) > 1 and p.kind in ("scaled", "mul") for p in a.args)
+        elif difference and any(set(p.dims) != set(a.dims) for p in a.args):
             return self.raw_op("exp2", [self.raw_op(a.kind, [self.scaled(p, log2e) for p in a.args])])
         return self.raw_op("exp2", [self.scaled(a, log2e)])
 
@@ -321,15 +318,14 @@ class Nodes:
 
 def _reads_array(node: TileNode) -> bool:
     """Whether a tile depends on entries of an array other than through matrix products and reductions."""
-    stack, seen = [node], set[TileNode]()
-    while stack:
-        item = stack.pop()
-        if item.kind == "load" and item.dims and item.element not in ("int", "bool"):
-            return True
-        if item not in seen and item.kind not in ("dot", "reduce"):
-            seen.add(item)
-            stack += item.args[1:] if item.kind in ("where", "guard") else item.args
-    return False
+    found = reached([node], ("dot", "reduce"), conditions=False)
+    return any(n.kind == "load" and n.dims and n.element not in ("int", "bool") for n in found)
+
+
+def _of_products(node: TileNode) -> bool:
+    """Whether a tile is made of nothing but results of matrix products, numbers and sizes: of no array and no state."""
+    made = reached([node], ("dot",), conditions=False)
+    return not any(n.kind == "load" or (n.kind == "symbol" and n.heavy) for n in made)
 
 
 def _filled(node: TileNode, dim: Dim) -> Fill:

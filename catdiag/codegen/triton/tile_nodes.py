@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -135,15 +135,20 @@ def terms(node: TileNode, sign: str = "add") -> list[tuple[str, TileNode]]:
     return [] if node.value == 0 else [(sign, node)]
 
 
-def from_array(place: TileNode) -> bool:
-    """Whether an index depends on entries of an array, so that it may be out of range."""
-    seen: set[TileNode] = set()
-    stack = [place]
+def reached(roots: Sequence[TileNode], stop: Collection[str] = (), conditions: bool = True) -> dict[TileNode, None]:
+    """The nodes on which `roots` depend, themselves included: not through nodes of the kinds `stop`, nor, without
+    `conditions`, through the condition of a selection."""
+    found: dict[TileNode, None] = {}
+    stack = list(roots)
     while stack:
         node = stack.pop()
-        if node.kind == "load":
-            return True
-        if node not in seen:
-            seen.add(node)
-            stack += node.args
-    return False
+        if node not in found:
+            found[node] = None
+            if node.kind not in stop:
+                stack += node.args if conditions or node.kind not in ("where", "guard") else node.args[1:]
+    return found
+
+
+def from_array(place: TileNode) -> bool:
+    """Whether an index depends on entries of an array, so that it may be out of range."""
+    return any(node.kind == "load" for node in reached([place]))

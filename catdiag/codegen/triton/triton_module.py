@@ -194,6 +194,7 @@ class _ModuleBuilder:
             tuple(a.name for a in self.specialized_kernels.values()),
             tuple(a.row.symbol for a in self.specialized_kernels.values()),
             tuple(a.compute.phases for a in self.specialized_kernels.values()),
+            tuple(a.reuses_blocks for a in self.specialized_kernels.values()),
             {k.name: k.place for k in self.kernels}
             | {a.name: k.place for k in self.kernels for n, a in self.specialized_kernels.items() if n == k.name},
             tuple((a.names["groups"], a.names["stages"]) for a in self.specialized_kernels.values()),

@@ -19,7 +19,7 @@ from catdiag.planner.instruction_shapes import rows_and_columns
 from catdiag.planner.resources.block_resources import Numbers, ceil_div
 from catdiag.planner.resources.triton_resources import TritonBlock
 from catdiag.planner.time_model.kernel_instance import KernelInstance
-from catdiag.schedule.contractions import Contraction
+from catdiag.schedule.contractions import Contraction, Loop
 from catdiag.schedule.element_widths import width
 
 WARP_ROWS, WARP_COLUMNS, WARP_DEPTH_BYTES = 16, 8, 32
@@ -104,6 +104,16 @@ def row_instructions(k: KernelInstance, c: Contraction) -> Numbers:
 def block_row_instructions(k: KernelInstance) -> Numbers:
     """The same of all products and iterations of a block."""
     return sum(_iterations(k, c) * row_instructions(k, c) for c in k.matrix_products)
+
+
+def level_row_instructions(k: KernelInstance) -> Numbers:
+    """The same where products of a level (`Contraction.level`) follow one another without a wait: of each level the
+    most that one of its products takes."""
+    most: dict[tuple[tuple[Loop, ...], int], Numbers] = {}
+    for c in k.matrix_products:
+        found = _iterations(k, c) * row_instructions(k, c)
+        most[c.loops, c.level] = np.maximum(most.get((c.loops, c.level), 0), found)
+    return sum(most.values(), 0)
 
 
 def widened_factor_seconds(k: KernelInstance) -> Numbers:

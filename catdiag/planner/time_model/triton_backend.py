@@ -19,7 +19,7 @@ from catdiag.planner.time_model.core_pipelines import exposed_load_seconds, loop
 from catdiag.planner.time_model.ideal_backend import BlockWork, GroupWaves, IdealBackend
 from catdiag.planner.time_model.kernel_instance import KernelInstance
 from catdiag.planner.time_model.matrix_units import (
-    block_row_instructions,
+    level_row_instructions,
     uses_warp_products,
     warp_padding_ratio,
     warp_products,
@@ -33,7 +33,8 @@ EXPOSED = 0.4
 """The part of a load's latency that an iteration waits for where there are two buffers."""
 FILL_CLOCKS = {True: 96, False: 64}
 """Clocks that the matrix units of a core are not full in, for each piece of rows of a product of an iteration: they
-fill and drain, since products are waited for. For kernels that copy boxes, and those that copy by addresses."""
+fill and drain, since products are waited for, those of a level together. For kernels that copy boxes, and those that
+copy by addresses."""
 INDEPENDENCE = {True: 0.3, False: 1.0}
 """How far the warpgroups of a block work independently, for the same: 0 in step, 1 as if they were blocks."""
 DEPENDENT_CLOCKS = 33
@@ -82,7 +83,7 @@ class TritonBackend(IdealBackend):
             stalls = stalls + short + np.maximum(k.iterations, 1) * busy_seconds(k, work) + sum_seconds(k)
         if k.matrix_products:
             matrix, reading = warpgroup_products(k, self.block)
-            filling = FILL_CLOCKS[self.block.boxes] * block_row_instructions(k) / k.chip.clock_hz
+            filling = FILL_CLOCKS[self.block.boxes] * level_row_instructions(k) / k.chip.clock_hz
             parts["tensor"] = np.maximum(matrix, reading + self.copying_seconds(k, work)) + filling
             parts["registers"] = parts["registers"] + widened_factor_seconds(k)
         work = replace(work, part_seconds=parts, stall_seconds=stalls, by_warps=by_warps)
