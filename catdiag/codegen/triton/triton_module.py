@@ -162,9 +162,10 @@ class _ModuleBuilder:
             self.dtypes, self.dtype, self._about(), sizes, self.specialized_kernels, self.calls,
             tuple(self.shared.merged.values()), tuple(self.added),
         )  # fmt: skip
+        forms = tuple(self.specialized_kernels.values())
         products = any(isinstance(call, ProductCall) for call in self.calls)
         printer = ModuleText(
-            self._about(), self.kernels, tuple(self.specialized_kernels.values()), self.calls,
+            self._about(), self.kernels, forms, self.calls,
             products or any(not a.temporary for a in self.shared.merged.values()), launch.memory.uses_arena,
             bool(program.outputs),
             "fp8" in self.dtypes.values(),
@@ -172,9 +173,7 @@ class _ModuleBuilder:
         host = printer.host(launch.text())
         helpers = sorted({h for k in self.kernels for h in k.helpers})
         plain = [(k, kernel_function(k)) for k in self.kernels]
-        specialized = [
-            (a, kernel_functions(a, grid(merged(a), GLUON.module))) for a in self.specialized_kernels.values()
-        ]
+        specialized = [(a, kernel_functions(a, grid(merged(a), GLUON.module))) for a in forms]
         trees = [*map(helper_function, helpers), *(t for _, t in plain), *(t for _, own in specialized for t in own)]
         return Module(
             printer.text(host, helpers, plain, specialized),
@@ -191,13 +190,13 @@ class _ModuleBuilder:
             self.stages,
             self.warps,
             self.dtype,
-            tuple(a.name for a in self.specialized_kernels.values()),
-            tuple(a.row.symbol for a in self.specialized_kernels.values()),
-            tuple(a.compute.phases for a in self.specialized_kernels.values()),
-            tuple(a.reuses_blocks for a in self.specialized_kernels.values()),
+            tuple(a.name for a in forms),
+            tuple(a.row.symbol for a in forms),
+            tuple(a.compute.phases for a in forms),
+            tuple(a.reuses_blocks for a in forms),
             {k.name: k.place for k in self.kernels}
             | {a.name: k.place for k in self.kernels for n, a in self.specialized_kernels.items() if n == k.name},
-            tuple((a.names["groups"], a.names["stages"]) for a in self.specialized_kernels.values()),
+            tuple((a.names["groups"], a.names["stages"]) for a in forms),
             launch.memory.work_buffers(),
             launch.functions,
             dict(self.unspecialized),
