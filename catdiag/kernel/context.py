@@ -218,7 +218,9 @@ class Context:
         if op == "exp":
             return POS if self.real(args[0]) else REAL | NONNEG
         if op == "log":
-            return REAL
+            # log c > 0 for a number c > 1, and log c < 0 for one from 0 to 1; for c ≤ 0 it is 0.
+            c = args[0].data if args[0].op == "num" else 0
+            return REAL | (0 if not isinstance(c, Fraction) or c <= 0 or c == 1 else POS if c > 1 else NONZERO)
         if op == "sqrt":
             return REAL | NONNEG | (NONZERO if self.positive(args[0]) else 0)
         if op == "max":

@@ -27,8 +27,9 @@ Poly = dict[Monomial, Rational]
 LIMIT = 20_000
 """The most monomials and the largest exponent of a normal form; a larger goal is refused, not waited for."""
 
-_ANGLES = 4
-"""The most monomials, repeated ones counted each time, of an angle whose sine and cosine are opened."""
+_ANGLES, _MULTIPLES = 4, 3
+"""The most monomials, repeated ones counted each time, of an angle whose sine and cosine are opened; and the highest
+multiple of one that is opened: a higher one counts as one angle."""
 
 DIGITS = 200_000
 """The most binary digits of a coefficient."""
@@ -223,19 +224,21 @@ def _odd(name: str, p: Poly) -> Poly:
 
 def _waves(p: Poly, facts: Facts) -> tuple[Poly, Poly]:
     """sin p and cos p. A sum of few multiples of monomials is opened: sin(a + b) = sin a·cos b + cos a·sin b, and
-    cos(a + b) = cos a·cos b − sin a·sin b; with that of −a, they are functions of the monomials over the denominators.
+    cos(a + b) = cos a·cos b − sin a·sin b; with that of −a, they are functions of the monomials over the denominators,
+    or of high multiples as they are.
     """
     if not p:
         return {}, constant(1)
-    if sum(abs(c.numerator) for c in p.values()) > _ANGLES:
+    times_of = {m: abs(c.numerator) if abs(c.numerator) <= _MULTIPLES else 1 for m, c in p.items()}
+    if sum(times_of.values()) > _ANGLES:
         sign = 1 if p[leading(p)] > 0 else -1
         return _odd("sin", p), _atom(fixed("cos", to_term(scaled_by(p, sign))))
     sine, cosine = constant(0), constant(1)
     for m, c in p.items():
-        part = to_term({m: quotient(1, c.denominator)})
+        part = to_term({m: quotient(absolute(c), times_of[m])})
         s = scaled_by(_atom(fixed("sin", part)), 1 if c > 0 else -1)
         k = _atom(fixed("cos", part))
-        for _ in range(abs(c.numerator)):
+        for _ in range(times_of[m]):
             sine, cosine = (
                 plus(times(sine, k, facts), times(cosine, s, facts)),
                 plus(times(cosine, k, facts), scaled_by(times(sine, s, facts), -1)),

@@ -51,7 +51,7 @@ def value(t: Term, at: dict[str, Any]) -> Any:
 
 
 def angle(rng: random.Random) -> Term:
-    parts = [mul(num(Fraction(rng.randint(-3, 3), rng.choice((1, 1, 2, 3)))), rng.choice((A, B, mul(A, B), ONE)))
+    parts = [mul(num(Fraction(rng.randint(-5, 5), rng.choice((1, 1, 2, 3)))), rng.choice((A, B, mul(A, B), ONE)))
              for _ in range(rng.randint(1, 3))]  # fmt: skip
     return add(*parts)
 
@@ -82,6 +82,10 @@ def test_one_number_has_one_normal_form() -> None:
     equal = [
         (add(mul(sine, sine), mul(cosine, cosine)), ONE),
         (fixed("sin", mul(num(2), A)), mul(num(2), sine, cosine)),
+        (
+            fixed("sin", add(A, mul(num(7), B))),
+            add(mul(sine, fixed("cos", mul(num(7), B))), mul(cosine, fixed("sin", mul(num(7), B)))),
+        ),
         (fixed("cos", sub(B, A)), fixed("cos", sub(A, B))),
         (fixed("sin", sub(A, A)), ZERO),
         (fixed("cos", mul(num(7), sub(A, A))), ONE),

@@ -12,7 +12,7 @@ from kernel_programs import GOOD_STEP, Json, apply, array, by, certificate, cons
 
 from catdiag.kernel import rewrite_rules, scalar_rules
 from catdiag.kernel.checker import Checker
-from catdiag.kernel.context import POS, REAL
+from catdiag.kernel.context import NONZERO, POS, REAL
 from catdiag.kernel.definedness import Obligation, nonzero
 from catdiag.kernel.judgments import Judge
 from catdiag.kernel.loop_rules import _signs_of_input
@@ -78,6 +78,14 @@ def test_a_product_of_what_is_not_zero_may_be_zero() -> None:
     assert ctx.signs(product) == REAL
     assert knows(every(N, nonzero(read("X", V)))).nonzero(big("prod", N, read("X", HERE)))
     assert not ctx.nonzero(mul(read("EX", ZERO), TWO))
+
+
+@pytest.mark.parametrize(
+    ("number", "signs"), [(2, POS), (1, REAL), (0, REAL), (-2, REAL), (Fraction(1, 2), REAL | NONZERO)]
+)
+def test_the_sign_of_the_logarithm_of_a_number(number: int | Fraction, signs: int) -> None:
+    """That of 0 or less is 0."""
+    assert knows().signs(fn("log", num(number))) == signs
 
 
 @pytest.mark.parametrize(("monoid", "some", "none"), [("sum", POS, 3), ("prod", POS, POS), ("max", POS, 0)])

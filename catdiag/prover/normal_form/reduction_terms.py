@@ -39,6 +39,10 @@ from catdiag.prover.normal_form.index_arithmetic import Indices, guards_of
 from catdiag.prover.proof_trace import Change, Path
 
 
+_THROUGH = ("exp", "inv", "sqrt", "log")
+"""The functions that may come out of a reduction, by the rule `through`."""
+
+
 class Reductions(Indices):
     """Rewrites reductions."""
 
@@ -80,13 +84,13 @@ class Reductions(Indices):
             t = self.step(ctx, t, path, "part")
             t = self.parts(ctx, t, path, self.reduced)
             return self.maximum(ctx, t, path) if monoid == "max" else self.ring(ctx, t, path)
-        constant = self.attempt(ctx, t, path, "constant")
+        constant = t if body.loose else self.attempt(ctx, t, path, "constant")
         if constant is not t:
             return self.region(ctx, constant, path)
         collapsed = self.collapsed(ctx, t, path)
         if collapsed is not None:
             return collapsed
-        joined = self.attempt(ctx, t, path, "through")
+        joined = self.attempt(ctx, t, path, "through") if body.op in _THROUGH else t
         if joined is not t:
             return self.normal(ctx, joined, path)
         turned = self.turned(ctx, t, path)
