@@ -3,6 +3,7 @@
 A program has a number, as Python computed it. The theorem about it is one for all sizes only if the number is the
 function of the size that it was made by. It is read as √n, 1/√n, or the fourth root of these, where it is that of the
 length n that a product sums over: of the product that made the array beside it, or of one that the array goes into.
+Such a number may have log 2 or log 10 as a factor or divisor, as log₂e = 1/log 2 of a softmax by powers of two.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 from catdiag.frontend import elementwise
@@ -39,11 +41,57 @@ _ROOTS = (
 )
 
 
+@dataclass(frozen=True)
+class _Logarithm:
+    """A factor log n, or 1/log n."""
+
+    n: int
+    inverse: bool
+
+    @property
+    def value(self) -> float:
+        return 1 / math.log(self.n) if self.inverse else math.log(self.n)
+
+    @property
+    def text(self) -> str:
+        return f"{'/' if self.inverse else '·'}log({self.n})"
+
+    def make(self) -> Any:
+        """The number in a program."""
+        return 1 / elementwise.log(self.n) if self.inverse else elementwise.log(self.n)
+
+
+_LOGARITHMS = tuple(_Logarithm(n, inverse) for n in (2, 10) for inverse in (False, True))
+
+
 def _root(number: float, n: int) -> _Root | None:
-    """The root of a length that a number is."""
+    """The root of a length that a number is, or a multiple of one by a logarithm."""
     if n < 2:
         return None
-    return next((r for r in _ROOTS if abs(number - n**r.exponent) <= _ULPS * abs(number)), None)
+    for r in _ROOTS:
+        if _near(number, n**r.exponent):
+            return r
+        for log in _LOGARITHMS:
+            if _near(number, n**r.exponent * log.value):
+                return _Root(f"{r.text}{log.text}", r.exponent, partial(_product, r, log))
+    return None
+
+
+def _near(number: float, other: float) -> bool:
+    return abs(number - other) <= _ULPS * abs(number)
+
+
+def _product(root: _Root, log: _Logarithm, n: Any) -> Any:
+    return root.make(n) * log.make()
+
+
+def _logarithm(number: float) -> tuple[Fraction, _Logarithm] | None:
+    """A multiple of a logarithm, or of the inverse of one, by a fraction of small integers."""
+    for log in _LOGARITHMS:
+        ratio = Fraction(number / log.value).limit_denominator(_LARGEST)
+        if 0 < abs(ratio) <= _LARGEST and _near(number, float(ratio) * log.value):
+            return ratio, log
+    return None
 
 
 def _ratio(number: float) -> Fraction | None:
@@ -60,8 +108,9 @@ def _noted(b: ValueBuilder, number: float, root: _Root, n: int, line: str | None
 
 def recognized_number(b: ValueBuilder, beside: Operand, number: Operand) -> Operand:
     """A floating-point number that is √n or 1/√n of the length n that a product beside it was summed over, as that
-    function of the size; one that is a fraction of small integers or its root, as that. Without a product, n is
-    the length of the last dimension, and no square: then the number is irrational, and hardly there by chance."""
+    function of the size; one that is a fraction of small integers, its root, or a multiple of log 2 or log 10, as that.
+    Without a product, n is the length of the last dimension, and no square: then the number is irrational, and hardly
+    there by chance."""
     if not b.read_roots or not isinstance(beside, ArrayValue) or not isinstance(number, float) or number in (0, 1):
         return number
     dim: Dimension = beside.contracted or (beside.dims[-1] if beside.dims else ())
@@ -76,6 +125,10 @@ def recognized_number(b: ValueBuilder, beside: Operand, number: Operand) -> Oper
     if (ratio := _ratio(number)) is not None:
         b.notes.append(f"{number!r} is read as {ratio} ({b.line or 'no line'})")
         return SizeNumber(number, lambda env: ratio)
+    if (multiple := _logarithm(number)) is not None:
+        factor, log = multiple
+        b.notes.append(f"{number!r} is read as {factor}{log.text} ({b.line or 'no line'})")
+        return SizeNumber(number, lambda env: factor * log.make())
     square = Fraction(number * number).limit_denominator(_LARGEST)
     if not 0 < square <= _LARGEST or abs(abs(number) - math.sqrt(square)) > _ULPS * abs(number):
         return number

@@ -248,6 +248,25 @@ def linear_bias_by_the_keys_position_under_a_later_mask() -> Refactoring:
 
 
 @pair
+def softmax_by_powers_of_two() -> Refactoring:
+    def powers(q: Any, k: Any, v: Any) -> Any:
+        scores = q @ k.transpose(-2, -1) * (math.log2(math.e) / math.sqrt(q.shape[-1]))
+        weights = torch.exp2(scores - scores.amax(-1, keepdim=True))
+        return (weights @ v) / weights.sum(-1, keepdim=True)
+
+    return Refactoring(by_hand, powers, qkv(), True)
+
+
+@pair
+def softmax_by_powers_of_two_without_a_factor() -> Refactoring:
+    def powers(a: Any) -> Any:
+        weights = torch.exp2(a - a.amax(-1, keepdim=True))
+        return weights / weights.sum(-1, keepdim=True)
+
+    return Refactoring(lambda a: a.softmax(-1), powers, (real(3, 5),), False)
+
+
+@pair
 def cross_attention_with_projections_absorbed() -> Refactoring:
     """Keys are never made: their projection is applied to the queries."""
     made = Module(lambda m, q, c: torch.softmax(q @ m.k(c).mT, -1) @ m.v(c), k=linear(6, 4), v=linear(6, 3))
@@ -308,6 +327,23 @@ def rotary_with_the_sign_on_the_other_half() -> Refactoring:
         return x * torch.cat([cos, cos], -1) + torch.cat([b, -a], -1) * torch.cat([sin, sin], -1)
 
     return Refactoring(halves, rotated, (real(2, 7, 8), real(7, 4), real(7, 4)), False)
+
+
+def rotated_scores(queries: int, keys: int) -> Callable[..., Any]:
+    """Scores of queries and keys that are rotated by their positions, which begin at these."""
+
+    def scores(q: Any, k: Any, frequencies: Any) -> Any:
+        at = torch.arange(q.shape[-2]).to(q.dtype)[:, None]
+        rows, columns = (at + queries) * frequencies, (at + keys) * frequencies
+        return halves(q, rows.cos(), rows.sin()) @ halves(k, columns.cos(), columns.sin()).mT
+
+    return scores
+
+
+@pytest.mark.parametrize(("offsets", "same"), [((3, 3), True), ((7, 7), True), ((3, 2), False)])
+def test_rotary_scores_depend_on_the_distance(offsets: tuple[int, int], same: bool) -> None:
+    example = real(2, 5, 4), real(2, 5, 4), real(2)
+    check(Refactoring(rotated_scores(0, 0), rotated_scores(*offsets), example, same))
 
 
 @pytest.mark.parametrize("name", PAIRS)

@@ -38,7 +38,6 @@ from catdiag.prover.normal_form.guards import is_guard, of_ring
 from catdiag.prover.normal_form.index_arithmetic import Indices, guards_of
 from catdiag.prover.proof_trace import Change, Path
 
-
 _THROUGH = ("exp", "inv", "sqrt", "log")
 """The functions that may come out of a reduction, by the rule `through`."""
 
