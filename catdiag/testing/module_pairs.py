@@ -5,18 +5,22 @@ So two modules that are equal may be imported as programs that are not: one has 
 length, and the other a function of the size. Where both give the same numbers on the example, weaker claims are tried:
 with the least number of a type, which masks have, as minus infinity, and softplus without its threshold; with all
 numbers as they are; and with the sizes of the example. What is proved says which it was.
+
+A theorem is about the programs. So that nothing is said of modules that were read otherwise than PyTorch runs them,
+both are run on the example too, and must give the same numbers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from catdiag.category.diagram import Diagram, of_graph
 from catdiag.category.types import size_symbols
-from catdiag.importers.torch_buffers import FromParameters
+from catdiag.importers.torch_buffers import FromParameters, parametrized
 from catdiag.importers.torch_export import from_torch_pair
 from catdiag.prover import Refuted, Undecided
 from catdiag.rewrite.matching.unify import Unifier
@@ -42,6 +46,8 @@ class ModulePair:
 
     single: frozenset[int] = frozenset()
     """The places of inputs that are buffers or constants of one module only."""
+    runs: Callable[[], tuple[Any, Any]] | None = field(default=None, repr=False, compare=False)
+    """The results of both modules as PyTorch runs them on the example, with the same parameters."""
     others: Mapping[str, Callable[[], ModulePair]] = field(default_factory=dict, repr=False, compare=False)
     """The same modules read in other ways: `plain`, with no number read as a function of a size, and the lengths of
     what is read at a position; `masked`, with the least number of a type read as minus infinity, and softplus without a
@@ -64,7 +70,8 @@ class ModulePair:
             "fixed": partial(again, fix_sizes=True), "fixed plain": partial(again, fix_sizes=True, **plain),
         }  # fmt: skip
         single = one.example.single
-        return ModulePair(*programs, other.example.arrays, sizes, notes, single, {} if ways else others)
+        runs = partial(_results, first, second, example, parameters)
+        return ModulePair(*programs, other.example.arrays, sizes, notes, single, runs, {} if ways else others)
 
     @property
     def at_the_example(self) -> str:
@@ -94,6 +101,38 @@ class ModulePair:
         return all(np.allclose(a, b, equal_nan=True, **near) for a, b in zip(one, other, strict=True))
 
 
+def _results(first: Any, second: Any, example: Sequence[Any], parameters: FromParameters | None) -> tuple[Any, Any]:
+    """What both modules give on an example, where one has the parameters that are made of the other's, or those of the
+    same name."""
+    import torch
+
+    modules = [deepcopy(m) if isinstance(m, torch.nn.Module) else m for m in (first, second)]
+    if parameters is not None:
+        modules[0] = parametrized(torch, modules[0], modules[1], parameters)
+    elif all(isinstance(m, torch.nn.Module) for m in modules):
+        modules[1] = parametrized(torch, modules[1], modules[0], lambda _: {})
+    with torch.no_grad():
+        one, other = (m(*deepcopy(list(example))) for m in modules)
+    return one, other
+
+
+def _apart(one: Any, other: Any) -> bool:
+    """Whether results of PyTorch differ by more than is rounded."""
+    import torch
+
+    sides = [torch.utils._pytree.tree_leaves(side) for side in (one, other)]
+    for a, b in zip(*sides, strict=False):
+        if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor) and a.shape == b.shape:
+            types = [t.dtype for t in (a, b) if t.is_floating_point() or t.is_complex()]
+            rounding = max((torch.finfo(t).eps for t in types), default=0.0) ** 0.5 * 4
+            x, y = (t.detach().to(torch.complex128 if t.is_complex() else torch.float64).cpu() for t in (a, b))
+            finite = x[torch.isfinite(x)].abs()
+            scale = max(1.0, float(finite.max())) if finite.numel() else 1.0
+            if not torch.allclose(x, y, rtol=rounding, atol=rounding * scale, equal_nan=True):
+                return True
+    return False
+
+
 def _with_axes_of(one: Diagram, other: Diagram) -> Diagram:
     """The other program with the names of the first for axes that it makes itself, where arrays come out equal: an
     import has no names for these, and makes some up."""
@@ -116,8 +155,26 @@ def prove_modules(pair: ModulePair, prove: Proving, assume: Sequence[str] = ()) 
     """The theorem that two modules are equal, and notes on what it is about.
 
     Raises what `prove` does: Refuted or Undecided about the programs as they were imported. Where these differ
-    at other sizes than the example's only, raises Undecided.
+    at other sizes than the example's only, raises Undecided; and where PyTorch gives other numbers on the example.
     """
+    theorem, notes = _proved(pair, prove, assume)
+    if pair.runs is not None:
+        try:
+            apart = _apart(*pair.runs())
+        except Exception:  # of many kinds, the user's among them: the modules were exported, which is enough
+            apart = False
+        if apart:
+            read = "; ".join(notes) or "nothing that a note speaks of"
+            raise Undecided(
+                f"{pair.first.title} and {pair.second.title} are equal as they were imported, and PyTorch gives other "
+                f"numbers on the example: something is read otherwise than it is run (read: {read})",
+                "the results on the example",
+            )
+    return theorem, notes
+
+
+def _proved(pair: ModulePair, prove: Proving, assume: Sequence[str]) -> tuple[Theorem, tuple[str, ...]]:
+    """The theorem about two modules as they were imported."""
     try:
         return prove(pair.first, pair.second, assume), pair.notes
     except (Refuted, Undecided) as error:

@@ -95,3 +95,19 @@ def test_functions() -> None:
 def test_results_of_other_shapes_are_refused() -> None:
     with pytest.raises(cd.errors.NotImported, match=r"gives results of shapes \[\[2\]\], <lambda>|shapes"):
         cd.testing.assert_equivalent(lambda a: a.sum(1), lambda a: a.sum(0), example=(real(2, 3),))
+
+
+def test_nothing_is_said_of_modules_that_pytorch_tells_apart_on_the_example() -> None:
+    """A power is read as one of a positive base."""
+    example = torch.tensor([-1.5, 2.0]), torch.tensor([3.0, 2.0])
+    with pytest.raises(AssertionError, match="PyTorch gives other numbers on the example"):
+        cd.testing.assert_equivalent(lambda a, n: a**n, lambda a, n: a.abs() ** n, example=example)
+
+
+def test_what_was_run_has_the_parameters_that_are_compared() -> None:
+    """Layers of one name hold other numbers, and a module in training counts what it has seen."""
+    torch.manual_seed(0)
+    one, other = (nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4)) for _ in range(2))
+    seen = int(one[1].num_batches_tracked)
+    cd.testing.assert_equivalent(one.eval(), other.eval(), example=(torch.randn(2, 3),))
+    assert int(one[1].num_batches_tracked) == seen
