@@ -457,7 +457,9 @@ bf16, fp16, fp32 and with inputs of fp8 (e4m3); at lengths that tiles divide (ev
 bytes and other lengths that are not (ragged), and at odd lengths; with dense tensors, and with transposed ones and
 rows that are apart (strided). Results are compared with the diagram's meaning in float64, of the same rounded inputs:
 ‖out − ref‖ / ‖ref‖ and max |out − ref| / max |ref| are both at most what
-`catdiag.measure.output_check.TOLERANCE` has for the type.
+`catdiag.measure.output_check.TOLERANCE` has for the type, or for a coarser one to which the program itself rounds. An
+integer that rounding decides, as of the largest of nearly equal entries, may be each that it is for inputs changed by a
+rounding error.
 Inputs and results lie in the middle of memory that is full of NaN, so that what is not written, read from outside or
 written outside shows.
 """

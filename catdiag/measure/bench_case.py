@@ -11,6 +11,9 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from catdiag.category.diagram import Diagram, HasDiagram, diagram_of
+from catdiag.category.ops import Map
+from catdiag.category.scalars import Cast
+from catdiag.category.traversal import all_boxes
 from catdiag.category.types import STORED, ArrayType, element_bytes, size_value
 from catdiag.codegen.torch_reference import torch_reference
 from catdiag.cost.traffic import io
@@ -68,6 +71,7 @@ class BenchCase:
     - `bytes`: compulsory bytes: each input read once, each output written once.
     - `kernels`: the time model's first choice, then others that it proposes; `refused`: why there is none.
     - `peers`: the names of other implementations to compare with.
+    - `rounds_to`: the element types to which the program itself rounds, where it has casts.
     - `text`, `entry`, `keywords`, `slices`, `starts`, `between`: the reference program, as in
       `catdiag.codegen.torch_reference`.
     """
@@ -91,6 +95,7 @@ class BenchCase:
     kernels: tuple[KernelSource, ...] = ()
     peers: tuple[str, ...] = ()
     refused: str = ""
+    rounds_to: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -111,7 +116,8 @@ class BenchCase:
                 ArraySpec(**{**a, "axes": tuple(a["axes"]), "shape": tuple(a["shape"])}) for a in found[side]
             )
         found["between"] = tuple((tuple(axes), tuple(shape)) for axes, shape in found["between"])
-        found["slices"], found["peers"] = tuple(found["slices"]), tuple(found["peers"])
+        for name in ("slices", "peers", "rounds_to"):
+            found[name] = tuple(found.get(name, ()))
         found["kernels"] = tuple(KernelSource(**k) for k in found["kernels"])
         return BenchCase(**found)
 
@@ -180,7 +186,14 @@ def case_of(
         kernels=tuple(kernels),
         peers=tuple(peers),
         refused=refused,
+        rounds_to=tuple(sorted(_casts(diagram))),
     )
+
+
+def _casts(diagram: Diagram) -> set[str]:
+    """The element types that casts of a diagram give."""
+    maps = (box.op for box in all_boxes(diagram) if isinstance(box.op, Map))
+    return {op.fn.dtype for op in maps if isinstance(op.fn, Cast)}
 
 
 def _integral(scalars: Mapping[str, Number]) -> dict[str, int]:

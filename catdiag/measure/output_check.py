@@ -21,6 +21,8 @@ TORCH = {
 TOLERANCE = {"fp64": 1e-9, "fp32": 1e-3, "tf32": 5e-3, "fp16": 5e-3, "bf16": 2e-2, "fp8": 2e-1}
 """The largest ‖out − ref‖ / ‖ref‖ by element type: a few times the error of a contraction of rounded operands."""
 _MOST_SLICES = 24
+_ROUNDED = 8
+"""How many changed inputs are tried where results are integers or truth values."""
 _LIVE = 6
 """How many of the largest arrays of the reference are taken to be live at once."""
 
@@ -124,10 +126,19 @@ def steps_of(case: BenchCase, budget: float) -> dict[str, int]:
 
 
 @dataclass(frozen=True)
+class ReferencePart:
+    """The diagram's meaning on one slice, in float64, and of inputs that differ from those by rounding."""
+
+    bounds: Mapping[str, tuple[int, int]]
+    results: tuple[Any, ...]
+    others: tuple[tuple[Any, ...], ...]
+
+
+@dataclass(frozen=True)
 class Reference:
     """The diagram's meaning of some inputs, in float64, as results on slices; `complete` if these are all slices."""
 
-    parts: tuple[tuple[Mapping[str, tuple[int, int]], tuple[Any, ...]], ...]
+    parts: tuple[ReferencePart, ...]
     complete: bool
 
 
@@ -135,6 +146,8 @@ def reference(case: BenchCase, inputs: Sequence[Any], budget: float = 2.0**35, m
     """The diagram's meaning of the inputs in float64, slice by slice, in at most `budget` bytes at once.
 
     If there are more than `most` slices, only `most` of them are evaluated, evenly spaced, with the first and the last.
+    Where results are integers or truth values, rounding may decide which (of the first of the largest entries, say):
+    then the meaning of inputs that are changed by a rounding error is evaluated too.
     """
     import torch
 
@@ -143,22 +156,42 @@ def reference(case: BenchCase, inputs: Sequence[Any], budget: float = 2.0**35, m
     if not complete:
         slices = [slices[round(k * (len(slices) - 1) / max(1, most - 1))] for k in range(max(2, most))]
     function = meaning(case.text, case.entry)
+    decided = any(a.element in ("int", "bool") for a in case.outputs)
+    generator = torch.Generator().manual_seed(0)
     parts = []
     for bounds in slices:
         sliced = [_part(t, a, bounds) for t, a in zip(inputs, case.inputs, strict=True)]
         wide = [p.to(torch.float64) if torch.is_tensor(p) and p.is_floating_point() else p for p in sliced]
         further = {case.starts[n]: lo for n, (lo, _) in bounds.items() if n in case.starts}
-        found = function(*wide, **case.keywords, **further)
-        results = found if isinstance(found, tuple) else (found,)
-        parts.append((bounds, tuple(r.to(torch.float64) for r in results)))
+
+        def results(values: Sequence[Any], named: Mapping[str, int]) -> tuple[Any, ...]:
+            found = function(*values, **case.keywords, **named)
+            return tuple(r.to(torch.float64) for r in (found if isinstance(found, tuple) else (found,)))
+
+        changed = ([_rounded(p, case.dtype, generator) for p in wide] for _ in range(_ROUNDED if decided else 0))
+        others = tuple(results(values, further) for values in changed)
+        parts.append(ReferencePart(bounds, results(wide, further), others))
     return Reference(tuple(parts), complete)
+
+
+def _rounded(value: Any, dtype: str, generator: Any) -> Any:
+    """A tensor of reals, each changed by up to a rounding error of what is stored in a type."""
+    import torch
+
+    if not torch.is_tensor(value) or not value.is_floating_point():
+        return value
+    kind = getattr(torch, TORCH["fp16" if dtype == "fp8" else dtype])
+    change = 2 * torch.rand(value.shape, generator=generator, dtype=torch.float64) - 1
+    return value * (1 + torch.finfo(kind).eps * change.to(value.device))
 
 
 def check(case: BenchCase, outputs: Any, meant: Reference) -> CheckedResult:
     """Compares outputs with the reference. Entries outside its slices are only checked not to be NaN.
 
     Raises WrongResult for a wrong number of results or shape, for NaN where the reference has a number, and for an
-    error above `TOLERANCE`, of the whole or of one entry. Raises UndefinedReference if the reference is NaN.
+    error above `TOLERANCE`, of the whole or of one entry: that of the case's type, or of a coarser one to which the
+    program itself rounds. An integer or truth value that rounding decides may be any that it then is.
+    Raises UndefinedReference if the reference is NaN.
     """
     import torch
 
@@ -173,13 +206,16 @@ def check(case: BenchCase, outputs: Any, meant: Reference) -> CheckedResult:
     off, size, count = [0.0] * len(results), [0.0] * len(results), 0
     far, large = [0.0] * len(results), [0.0] * len(results)
     lost = vague = 0
-    for bounds, refs in meant.parts:
-        for k, ref in enumerate(refs):
-            out = _part(results[k], case.outputs[k], bounds).to(torch.float64)
+    for part in meant.parts:
+        for k, ref in enumerate(part.results):
+            out = _part(results[k], case.outputs[k], part.bounds).to(torch.float64)
             unknown = torch.isnan(ref)
             vague += int(unknown.sum())
             lost += int((torch.isnan(out) & ~unknown).sum())
             same = out == ref  # equal infinities too
+            if case.outputs[k].element in ("int", "bool"):
+                for other in part.others:
+                    same |= out == other[k]
             gap = torch.where(same | unknown, 0.0, out - ref)
             known = torch.where(torch.isfinite(ref), ref, 0.0)
             off[k] += float((gap * gap).sum())
@@ -200,13 +236,12 @@ def check(case: BenchCase, outputs: Any, meant: Reference) -> CheckedResult:
         raise WrongResult(f"{lost} of {entries} entries are NaN: expected numbers; they were not written, or are wrong")
     error = max((math.sqrt(a) / math.sqrt(b) if b else math.sqrt(a) for a, b in zip(off, size, strict=True)), default=0)
     worst = max((a / b if b else a for a, b in zip(far, large, strict=True)), default=0)
-    if not error <= TOLERANCE[case.dtype]:
-        raise WrongResult(f"the error is {error:.1e}: expected at most {TOLERANCE[case.dtype]:.0e} for {case.dtype}")
-    if not worst <= TOLERANCE[case.dtype]:  # one wrong row of thousands hardly changes the error of the whole
-        raise WrongResult(
-            f"an entry is off by {worst:.1e} of the largest: expected at most {TOLERANCE[case.dtype]:.0e} for "
-            f"{case.dtype}"
-        )
+    coarsest = max((case.dtype, *case.rounds_to), key=lambda kind: TOLERANCE[kind])
+    said = f"expected at most {TOLERANCE[coarsest]:.0e} for {coarsest}"
+    if not error <= TOLERANCE[coarsest]:
+        raise WrongResult(f"the error is {error:.1e}: {said}")
+    if not worst <= TOLERANCE[coarsest]:  # one wrong row of thousands hardly changes the error of the whole
+        raise WrongResult(f"an entry is off by {worst:.1e} of the largest: {said}")
     return CheckedResult(error, count, worst)
 
 

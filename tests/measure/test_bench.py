@@ -123,6 +123,32 @@ def test_one_wrong_entry_of_very_many_is_seen() -> None:
 
 
 @pytest.mark.triton
+def test_an_integer_that_rounding_decides_may_be_each_that_it_then_is() -> None:
+    torch = pytest.importorskip("torch")
+    first = case_of(cd.algorithm("t x -> t", name="first")(lambda X: cd.argmax(X, "x")), {"t": 2, "x": 3}, "fp16")
+    meant = reference(first, [torch.tensor([[1.0, 2.0, 2.0], [1.0, 2.0, 3.0]]).half()])
+    for index in (1, 2):
+        check(first, torch.tensor([index, 2]), meant)
+    for wrong in ([0, 2], [1, 1]):
+        with pytest.raises(WrongResult):
+            check(first, torch.tensor(wrong), meant)
+
+
+@pytest.mark.triton
+def test_what_a_program_rounds_itself_may_be_so_far_off() -> None:
+    torch = pytest.importorskip("torch")
+    for body, right in ((lambda a: cd.sum(cd.cast(a, "bf16"), "x"), True), (lambda a: cd.sum(a, "x"), False)):
+        made = case_of(cd.algorithm("x", name="total")(body), {"x": 4}, "fp32")
+        values = torch.tensor([1.003, 1.003, 1.003, 1.003])
+        meant, out = reference(made, [values]), values.bfloat16().float().sum()
+        if right:
+            assert check(made, out, meant).error > 1e-3
+        else:
+            with pytest.raises(WrongResult, match="expected at most 1e-03 for fp32"):
+                check(made, out, meant)
+
+
+@pytest.mark.triton
 def test_what_is_wrong_is_told_and_not_timed() -> None:
     torch = pytest.importorskip("torch")
     right = torch_reference_of(case(), lambda f: f).build()
