@@ -34,8 +34,13 @@ _MODULES = (
 def _entries() -> dict[str, tuple[Diagram, str]]:
     found: dict[str, tuple[Diagram, str]] = {}
     for module in _MODULES:
-        found.update(import_module(f"{_DEFINITIONS}.{module}").DIAGRAMS)
+        found.update(_table(module))
     return found
+
+
+def _table(module: str) -> dict[str, tuple[Diagram, str]]:
+    table: dict[str, tuple[Diagram, str]] = import_module(f"{_DEFINITIONS}.{module}").DIAGRAMS
+    return table
 
 
 def names() -> tuple[str, ...]:
@@ -65,9 +70,9 @@ def _entry(name: str) -> tuple[Diagram, str]:
     from difflib import get_close_matches
 
     require(isinstance(name, str), "the name of a diagram", name, "a text, such as 'matmul'")
-    entries = _entries()
-    if name not in entries:
-        close = get_close_matches(name, entries, 1)
-        hint = f"did you mean {close[0]!r}? " if close else ""
-        raise CatdiagError(f"the library has no diagram {name!r}: {hint}it has {', '.join(sorted(entries))}")
-    return entries[name]
+    for module in _MODULES:  # until one has it: what the others define is not traced for it
+        if found := _table(module).get(name):
+            return found
+    close = get_close_matches(name, names(), 1)
+    hint = f"did you mean {close[0]!r}? " if close else ""
+    raise CatdiagError(f"the library has no diagram {name!r}: {hint}it has {', '.join(names())}")

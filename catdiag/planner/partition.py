@@ -47,7 +47,7 @@ from catdiag.rewrite.distribute import within_rounding
 from catdiag.rewrite.split import runs_in_kernels
 from catdiag.schedule.kernel_analysis import given_sizes
 from catdiag.schedule.stored_types import output_bytes, output_names
-from catdiag.solvers.z3 import Z3
+from catdiag.solvers.z3 import Z3, shared
 from catdiag.util.errors import CatdiagError, DoesNotFit, NotFusable, require
 
 MORE_SAVED = 1.5
@@ -192,7 +192,7 @@ def searching(
     check_cuts(cuts, several)
     require(products in ("triton", "torch", "quickest"), "products", products, "'triton', 'torch' or 'quickest'")
     target = PlanTarget(chips.get(hardware), sizes, dtype, stages, scalars, products, progress)
-    solver = ask or Z3()
+    solver = ask or shared()
     row = StageSequence(diagram)
     if not row.stages:
         raise NotFusable(f"{diagram.title or 'the diagram'} has no box at work: there is nothing to plan")

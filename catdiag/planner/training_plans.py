@@ -15,7 +15,7 @@ from catdiag.runtime.compile import TrainingKernels
 from catdiag.schedule.element_widths import width
 from catdiag.schedule.kernel_analysis import given_sizes
 from catdiag.schedule.stored_types import element_types, output_names, rest_type
-from catdiag.solvers.z3 import Z3
+from catdiag.solvers.z3 import Z3, shared
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def training_plans(
     >>> [len(plan.kernels) for plan in (both.forward, both.backward)], both.backward.dtypes["saved0"]
     ([1, 1], 'fp32')
     """
-    solver = ask or Z3()
+    solver = ask or shared()
     passes = forward_and_backward(source, solver, wrt=list(wrt))
     types = element_types(source, dtype)
     inputs = [types[name] for name in source.input_names]

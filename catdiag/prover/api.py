@@ -24,7 +24,7 @@ from catdiag.prover.certification import Subject, certify, parse_assumption, sta
 from catdiag.prover.interface_comparison import require_one_type
 from catdiag.prover.outcomes import Interrupted, Refuted, Theorem, Undecided
 from catdiag.solvers.child_process import SolverInterrupted
-from catdiag.solvers.z3 import Z3
+from catdiag.solvers.z3 import borrowed
 from catdiag.util.errors import SizeError, require
 from catdiag.util.time_limit import OutOfTime, within
 
@@ -88,7 +88,7 @@ def prove(f: Subject, g: Subject, assume: Sequence[str] = (), limit: float | Non
     >>> cd.prove(f, g).conditional
     False
     """
-    with Z3() as ask:
+    with borrowed() as ask:
         return prove_with(ask, f, g, assume, limit)
 
 

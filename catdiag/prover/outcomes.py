@@ -16,7 +16,7 @@ from catdiag.kernel.checker import Checker
 from catdiag.kernel.terms import KernelError
 from catdiag.prover.condition_formulas import TheoremFormulas, formulas_of_theorem
 from catdiag.solvers.child_process import SolverInterrupted, checking
-from catdiag.solvers.z3 import Z3
+from catdiag.solvers.z3 import borrowed
 from catdiag.util.display import AsHTML
 from catdiag.util.errors import CatdiagError
 from catdiag.util.files import write_whole
@@ -182,7 +182,7 @@ def checked_again(certificate: Any, seconds: float = 0.0, taken: Sequence[str] =
     """
     data = plain(certificate)
     try:
-        with Z3() as ask:
+        with borrowed() as ask:
             return Theorem(Checker(checking(ask)).check(data), data, float(seconds), tuple(map(str, taken)))
     except KernelError as error:
         raise NotAProof(f"what came from another process as a proof was refused: {error}") from error

@@ -19,7 +19,7 @@ from catdiag.prover.proof_search import OpenGoal
 from catdiag.rewrite.claims import Claims
 from catdiag.rewrite.steps import Action, WholeArrays, makes_kernels
 from catdiag.solvers.child_process import SolverInterrupted
-from catdiag.solvers.z3 import Z3
+from catdiag.solvers.z3 import Z3, shared
 from catdiag.util.display import AsHTML
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class Derivation(AsHTML):
     @staticmethod
     def start(source: Diagram, ask: Z3 | None = None) -> Derivation:
         """The derivation without steps."""
-        return Derivation(source, source, ungrouped=source, ask=ask or Z3())
+        return Derivation(source, source, ungrouped=source, ask=ask or shared())
 
     @property
     def theorem(self) -> Theorem:

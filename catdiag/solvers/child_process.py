@@ -83,6 +83,11 @@ class Solver:
         except PackageNotFoundError:
             return None
 
+    @property
+    def started(self) -> bool:
+        """Whether its child process is there."""
+        return self._process is not None and self._owner == os.getpid()
+
     def start(self) -> None:
         """Starts the child process, so that it loads while other work goes on."""
         if self._process is None:

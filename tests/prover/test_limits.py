@@ -226,6 +226,7 @@ def test_a_solver_that_hangs_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> 
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
 
+    monkeypatch.setattr(Z3, "_known", lambda *_: None)  # nothing is answered from memory
     monkeypatch.setattr(Z3, "start", stopped)
     before = children()
     with pytest.raises(cd.errors.Interrupted):
@@ -291,6 +292,7 @@ def wait(self, process):
     print(process.pid, flush=True)
     put(self, process)
 Z3._wait = wait
+Z3._known = lambda *_: None  # nothing is answered from memory
 cd.prove(dot, streamed)
 """
 

@@ -8,6 +8,7 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 
@@ -17,7 +18,7 @@ from catdiag.kernel.terms import FALSE, TRUE, Term, add, fn, idx, mul, num, size
 from catdiag.solvers.child_process import Solver, SolverInterrupted
 from catdiag.solvers.cross_check import Both, Disagreement
 from catdiag.solvers.cvc5 import Cvc5
-from catdiag.solvers.z3 import Z3
+from catdiag.solvers.z3 import Z3, borrowed, shared
 from tests.solvers.children import children
 
 N, J = size("n"), idx("i")
@@ -121,6 +122,45 @@ def test_a_solver_is_gone_when_it_is_closed(solver: Solver) -> None:
         assert other([], TRUE)
         assert len(children() - before) == 1
     assert children() <= before
+
+
+def test_who_brings_no_solver_shares_that_of_the_thread() -> None:
+    ours, elsewhere = shared(), list[Z3]()
+    thread = threading.Thread(target=lambda: elsewhere.append(shared()))
+    thread.start()
+    thread.join()
+    assert shared() is ours and elsewhere[0] is not ours
+    ours.close()
+    before = children()
+    with borrowed() as ask:
+        assert ask is ours and ask([], fn("le", num(0), size("a_size_of_this_test"))) and ask.started
+    assert not ours.started and children() <= before
+    ours.start()
+    with borrowed():
+        pass
+    assert ours.started
+    ours.close()
+
+
+def test_a_shared_solver_ends_with_the_last_that_has_it() -> None:
+    code = """
+import gc
+from catdiag.category.diagram import id
+from catdiag.category.types import Ty
+from catdiag.rewrite.derivation import Derivation
+from tests.solvers.children import children
+one, other = (Derivation.start(id(Ty())) for _ in range(2))
+one.ask.start()
+assert one.ask is other.ask and len(children()) == 1
+del one
+gc.collect()
+assert len(children()) == 1
+del other
+gc.collect()
+assert not children()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 def test_what_hangs_is_stopped_by_the_clock() -> None:
