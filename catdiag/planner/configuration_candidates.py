@@ -352,8 +352,7 @@ class Candidates:
         if self.multiplied:
             return ranked
         tied = [p for p in ranked if p.time_s <= TIE * ranked[0].time_s]
-        untiled = math.prod(self.sizes[name] for name, _ in self._untiled_axes())
-        first = MemoryBoundTies(self.search, self._tiles_of_rows, untiled).first(tied)
+        first = MemoryBoundTies(self.search, self._tiles_of_rows, self.sizes).first(tied)
         return [first, *(p for p in ranked if p is not first)]
 
     @cached_property

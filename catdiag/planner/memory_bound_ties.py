@@ -7,7 +7,7 @@ memory is cut into lines.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from catdiag.category.types import BYTES
@@ -29,11 +29,11 @@ LINE = 128
 @dataclass(frozen=True)
 class MemoryBoundTies:
     """The preferences among configurations of one kernel. `rows` are the tiles that cut rows of arrays
-    (`catdiag.planner.memory_sectors`), `untiled` the entries of all axes that a block has the whole of."""
+    (`catdiag.planner.memory_sectors`), `sizes` those of axes, filled up to what a kernel indexes."""
 
     search: TileSearch
     rows: Sequence[str]
-    untiled: int
+    sizes: Mapping[str, int]
 
     def first(self, tied: Sequence[Proposal]) -> Proposal:
         """The one that is preferred of some that are alike, the quickest of which is the first.
@@ -63,8 +63,10 @@ class MemoryBoundTies:
         return min([LINE, *(self._narrow() * length for length in lengths)])
 
     def thread_bytes(self, p: Proposal) -> float:
-        """The bytes in memory of what a thread has of the tile of an array, in the narrowest type."""
-        return self._narrow() * math.prod(p.tiles.values()) * self.untiled / (self.search.chip.warp * p.warps)
+        """The bytes in memory of what a thread has of the largest tile that is loaded, in the narrowest type."""
+        values = self.search.full({**self.sizes, **p.tiles})
+        loaded = [array.size.value(values) for part in self.search.kernel.parts for array in part.loads()]
+        return self._narrow() * max(loaded, default=0) / (self.search.chip.warp * p.warps)
 
     def _narrow(self) -> float:
         """The bytes of an entry in the narrowest type of an array."""

@@ -372,3 +372,10 @@ def test_a_part_of_an_array_that_a_product_reads_has_buffers_of_its_own() -> Non
     for p in propose(made, "H200", {"h": 16, "q": 1024, "x": 4096, "d": 256, "v": 128}):
         rows, block = p.tiles["g_q"] * 256, p.tiles["s_x"] * (256 + p.tiles["g_v"])
         assert p.shared_bytes >= 2 * (rows + p.stages * block), "as Triton 3.6 compiles them"
+
+
+def test_the_entries_of_a_window_count_and_not_those_of_the_plane_it_is_cut_from() -> None:
+    sizes = {"n": 32, "h": 128, "w": 128, "y": 64, "x": 64, "c": 128}
+    first = propose(cd.library.get("average_pool").group("n y x c"), "H200", sizes, most=1)[0]
+    window = 2 * 2  # of h and w, for each position of y and x
+    assert 2 * window * math.prod(first.tiles.values()) / (32 * first.warps) >= 64  # bytes a thread, in bf16
