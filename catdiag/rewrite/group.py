@@ -145,7 +145,8 @@ def _checked(flat: Diagram, axes: Sequence[str], accumulate: bool = False) -> _G
 
 
 def groupable(diagram: Diagram) -> list[str]:
-    """The axes of the results that the whole diagram maps over, which `find` therefore accepts.
+    """The axes of the results that the whole diagram maps over, which `find` therefore accepts; not those for which
+    inputs would be concatenated before the group, by a kernel of its own.
 
     >>> from catdiag.category.ops import reduce_box
     >>> from catdiag.category.diagram import of_box
@@ -155,11 +156,16 @@ def groupable(diagram: Diagram) -> list[str]:
     found, flat = [], inline(diagram)
     for name in dict.fromkeys(n for ty in diagram.cod for n in ty.names):
         try:
-            _checked(flat, [name])
+            checked = _checked(flat, [name])
         except (NotGroupable, AxisError):
             continue
-        found.append(name)
+        if not any(_concatenates(checked.inner.nodes[place].box) for place in checked.outside):
+            found.append(name)
     return found
+
+
+def _concatenates(box: Box) -> bool:
+    return isinstance(box.op, Reindex) and box.op.kind == "concat"
 
 
 # -- obstacles to grouping ----------------------------------------------------------------------

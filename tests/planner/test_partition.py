@@ -402,3 +402,10 @@ def test_what_two_factors_are_made_of_in_turn_is_a_kernel_each() -> None:
     A, B = np.random.default_rng(0).normal(size=(2, 3, 5))
     got = cd.Program(found.derivation).run(A, B, tiles=dict.fromkeys(found.tiles, 2))
     assert np.allclose(got, np.corrcoef(A, B)[:3, 3:])
+
+
+def test_a_concatenation_is_a_kernel_in_groups_of_its_other_axes() -> None:
+    joined = cd.algorithm("b x c, b y c -> b x+y c")(lambda A, B: cd.concat([A, B], "x+y"))
+    found = joined.plan("H200", {"b": 8, "x": 64, "y": 1, "c": 128})
+    assert [kernel.loops for kernel in found.kernels] == ["group b c"] and not found.theorem.conditional
+    assert found.module is not None and found.hbm_bytes == 2 * 2 * 8 * 65 * 128
