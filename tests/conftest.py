@@ -243,11 +243,18 @@ def interpreting() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session")
+def shared_solver() -> Any:
+    """The solver that whoever brings none asks: one process for all tests of a worker."""
+    return importlib.import_module("catdiag.solvers.z3").shared()
+
+
 @pytest.fixture(autouse=True)
 def proved_once(request: pytest.FixtureRequest) -> None:
     """What has been proved is known where proofs are not what is tested, and nothing is changed under them."""
     if request.node.get_closest_marker("gpu") is not None:
         return  # machines with a GPU have the package, and little of what its tests need
+    request.getfixturevalue("shared_solver").start()
     proved: Proved = request.getfixturevalue("proved")
     rooms = {request.path.relative_to(top).parts[0] for top in (TESTS, PACKAGE) if request.path.is_relative_to(top)}
     proved.known = rooms.isdisjoint(ABOUT_PROOFS) and "monkeypatch" not in request.fixturenames
