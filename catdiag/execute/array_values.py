@@ -16,6 +16,8 @@ Array = NDArray[Any]
 
 
 def checked_array(value: Any, name: str) -> Array:
+    if getattr(value, "requires_grad", False):
+        value = value.detach()
     try:
         array = np.asarray(value)
     except ValueError as error:

@@ -105,7 +105,10 @@ def sizes_as_in(
     """
     if any(len(shape) != len(ty.axes) for ty, shape in zip(types, shapes, strict=False)):
         return {}
-    shown = sizes_from_shapes(["" for _ in types], types, shapes, given)
+    try:
+        shown = sizes_from_shapes(["" for _ in types], types, shapes, given)
+    except SizeError:  # which a run says, with names
+        return {}
     other: set[str] = set()
     found: dict[str, int] = {}
     for ty, shape in zip(types, shapes, strict=True):

@@ -68,7 +68,7 @@ def _over(array: ArrayMethods, axes: object, call: str) -> str:
         return " ".join(array.type.names)
     if not isinstance(axes, str):
         raise TypeMismatch(
-            f"{call.replace('…', '')} over axis {axes!r}: axes have names here, and the array has "
+            f"{call.replace('(…', '')} over axis {axes!r}: axes have names here, and the array has "
             f"{' '.join(array.type.names) or 'none'}"
         )
     return axes
@@ -91,33 +91,33 @@ class ArrayMethods:
         trace, over = self._here(), _over(self, axes, call)
         return averaged(trace, self, over) if name == "mean" else reduced(trace, name, self, over)
 
-    def sum(self, axes: str | None = None) -> Any:
+    def sum(self, axis: str | None = None) -> Any:
         """The sum over the axes that are named, or over all: `a.sum("x")` is `cd.sum(a, "x")`."""
-        return self._reduced("sum", axes, "a.sum()")
+        return self._reduced("sum", axis, "a.sum()")
 
-    def prod(self, axes: str | None = None) -> Any:
+    def prod(self, axis: str | None = None) -> Any:
         """The product over axes."""
-        return self._reduced("prod", axes, "a.prod()")
+        return self._reduced("prod", axis, "a.prod()")
 
-    def max(self, axes: str | None = None) -> Any:
+    def max(self, axis: str | None = None) -> Any:
         """The maximum over axes."""
-        return self._reduced("max", axes, "a.max()")
+        return self._reduced("max", axis, "a.max()")
 
-    def min(self, axes: str | None = None) -> Any:
+    def min(self, axis: str | None = None) -> Any:
         """The minimum over axes."""
-        return self._reduced("min", axes, "a.min()")
+        return self._reduced("min", axis, "a.min()")
 
-    def mean(self, axes: str | None = None) -> Any:
+    def mean(self, axis: str | None = None) -> Any:
         """The mean over axes."""
-        return self._reduced("mean", axes, "a.mean()")
+        return self._reduced("mean", axis, "a.mean()")
 
-    def any(self, axes: str | None = None) -> Any:
+    def any(self, axis: str | None = None) -> Any:
         """Whether a truth value along axes is true."""
-        return self._reduced("any", axes, "a.any()")
+        return self._reduced("any", axis, "a.any()")
 
-    def all(self, axes: str | None = None) -> Any:
+    def all(self, axis: str | None = None) -> Any:
         """Whether all truth values along axes are true."""
-        return self._reduced("all", axes, "a.all()")
+        return self._reduced("all", axis, "a.all()")
 
     def var(self, axes: str | None = None) -> Any:
         """The mean of the squared distances from the mean over axes."""
@@ -164,7 +164,11 @@ class ArrayMethods:
         name, trace = ufunc.__name__, self._here()
         if method == "__call__" and not options and name in _DERIVED:
             return _DERIVED[name](*inputs)
-        if method != "__call__" or options or name not in _UFUNCS:
+        if method != "__call__":
+            raise TypeMismatch(
+                f"np.{name}.{method} does not work on named axes: write cd.sum, cd.prod, cd.max or cd.min over axes"
+            )
+        if options or name not in _UFUNCS:
             raise TypeMismatch(f"np.{name} does not work on named axes: write {_INSTEAD.get(name, _ANY)}")
         fn, swapped = _UFUNCS[name]
         operands = inputs[::-1] if swapped else inputs
@@ -188,7 +192,8 @@ class ArrayMethods:
             return self._here().lift(array).clip(low, high)
         if name in ("round", "around") and len(args) == 1 and not kwargs:
             return self._here().lift(args[0]).round()
-        raise TypeMismatch(f"np.{name} does not work on named axes: write {_INSTEAD.get(name, _ANY)}")
+        module = (func.__module__ or "numpy").replace("numpy", "np")
+        raise TypeMismatch(f"{module}.{name} does not work on named axes: write {_INSTEAD.get(name, _ANY)}")
 
     # -- operations that need values: errors with a hint -------------------------------------------
 
@@ -202,7 +207,12 @@ class ArrayMethods:
         )
 
     def __float__(self) -> float:
-        raise TypeMismatch(f"array {self} has no values while its algorithm is being built: use cd.sqrt, not math.sqrt")
+        raise TypeMismatch(
+            f"array {self} has no values while its algorithm is being built: use cd.sqrt or cd.exp, not those of math"
+        )
+
+    def __len__(self) -> NoReturn:
+        raise TypeMismatch(f'array {self} has no length: cd.size("x") is the size of an axis')
 
     def __iter__(self) -> NoReturn:
         raise TypeMismatch(f"array {self} cannot be iterated over: write what happens at every index, by axis name")

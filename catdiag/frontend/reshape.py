@@ -18,7 +18,7 @@ from catdiag.frontend.tracing import Operand, Trace, Traced, running
 from catdiag.util.errors import AxisError, SignatureError, TypeMismatch
 
 
-def rearrange(array: Operand, pattern: str) -> Traced:
+def rearrange(array: Operand, pattern: str, **lengths: int) -> Traced:
     """The array with its axes transposed, product axes split, and axes merged into products (as in einops).
 
     >>> import catdiag as cd
@@ -32,6 +32,12 @@ def rearrange(array: Operand, pattern: str) -> Traced:
     """
     trace = running()
     made = trace.lift(array)
+    if lengths:
+        name, length = next(iter(lengths.items()))
+        raise SignatureError(
+            f"cd.rearrange is given {name}={length}: axes have their sizes already; declare the input with it, as in "
+            f'"({name}={length} d)"'
+        )
     left, right = _sides(pattern, "rearrange", "q d -> d q")
     if set(made.axes) != set(left.names):
         raise AxisError(

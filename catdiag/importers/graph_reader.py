@@ -5,7 +5,9 @@ The reader of a library goes through its graph in order, and says for each call 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
+from traceback import extract_tb
 from typing import Any
 
 from catdiag.frontend.signature import axis_names
@@ -16,6 +18,10 @@ from catdiag.importers.opaque_boxes import OnArrays, opaque
 from catdiag.importers.program_builder import ProgramBuilder
 from catdiag.importers.torch_calls import AtenCall, Rule, Unsupported
 from catdiag.importers.torch_complex import is_complex
+from catdiag.util.errors import PACKAGE
+
+_STANDARD = os.path.dirname(os.__file__) + os.sep
+"""The folder of the standard library."""
 
 
 class GraphReader:
@@ -95,6 +101,7 @@ class GraphReader:
 
     def named(self, names: Mapping[str, str]) -> AxisNames:
         """Names for all axes: as the user says, then by where they come from. Raises NotImported."""
+        checked_names(names)
         found = AxisNames(self.builder.factors)
         inputs = dict(self.builder.inputs)
         found.avoided.update(inputs)
@@ -119,6 +126,43 @@ class GraphReader:
         notes, arrays, sources = dict.fromkeys(self.builder.notes), self.arrays, self.sources
         example = Example(tuple(arrays), names.example(), tuple(notes), tuple(sources), dict(self.builder.functions))
         return Imported(diagram, example)
+
+
+def not_traced(
+    title: str, said: str, error: Exception, arguments: Sequence[Any], advice: Mapping[str, str]
+) -> NotImported:
+    """The error of a library that could not trace a function: what it was traced on, why it failed, in which line of
+    the user, and what to do: the first advice whose key is in what the library says, or that of no key."""
+    shown = ", ".join(map(described, arguments))
+    why = next((line.strip() for line in str(error).splitlines() if line.strip()), "no message")
+    wanted = next(text for key, text in advice.items() if key in f"{type(error).__name__}: {error}")
+    made = NotImported(f"{said} {title} on ({shown}): {type(error).__name__}: {why}\n{wanted}")
+    return NotImported(made.message, line) if (line := raised_at(error)) else made
+
+
+def described(value: Any) -> str:
+    """An argument in an error: the shape of an array, what other things are."""
+    if hasattr(value, "shape"):
+        kind = "" if type(value).__name__ in ("Tensor", "Parameter", "ShapeDtypeStruct") else type(value).__name__
+        return f"{kind} {list(value.shape)}".strip()
+    text = repr(value)
+    return text if len(text) <= 40 and text.isprintable() else f"a {type(value).__name__}"
+
+
+def raised_at(error: BaseException) -> str | None:
+    """The innermost line of the user that an error came through."""
+    found = None
+    for frame in extract_tb(error.__traceback__):
+        parts = frame.filename.split(os.sep)
+        if not frame.filename.startswith(("<", PACKAGE, _STANDARD)) and "site-packages" not in parts and frame.line:
+            found = f"{frame.filename}:{frame.lineno}: {frame.line}"
+    return found
+
+
+def checked_names(names: Any) -> None:
+    """Raises NotImported unless names are a mapping from inputs to texts."""
+    if not isinstance(names, Mapping) or not all(isinstance(text, str) for text in names.values()):
+        raise NotImported(f'names is {described(names)}: expected axes by input, as {{"x": "b t (h d)"}}')
 
 
 def same_results(one: GraphReader, other: GraphReader) -> None:

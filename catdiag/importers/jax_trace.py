@@ -22,7 +22,7 @@ from catdiag.importers import jax_arrays, jax_elementwise
 from catdiag.importers.constant_folding import filled, known
 from catdiag.importers.dimensions import Extent, extent_of
 from catdiag.importers.example import Imported, NotImported
-from catdiag.importers.graph_reader import GraphReader, title_of
+from catdiag.importers.graph_reader import GraphReader, described, not_traced, title_of
 from catdiag.importers.imported_values import ArrayValue, Environment, Operand, SizeNumber
 from catdiag.importers.opaque_boxes import with_arrays
 from catdiag.importers.program_builder import ProgramBuilder
@@ -55,6 +55,8 @@ def from_jax(
     """The program of a function of arrays and trees of arrays. Raises NotImported, listing all that has no meaning
     here, and ImportError without JAX."""
     jax = _jax()
+    if not callable(function):
+        raise NotImported(f"cd.from_jax takes a function of arrays, not {described(function)}")
     inputs = _inputs(jax, function, example, kwargs)
     flat = _flat_function(jax, function, example, kwargs)
     title = title_of(function)
@@ -104,8 +106,8 @@ def _inputs(jax: Any, function: Callable[..., Any], example: Sequence[Any], kwar
                 abstract = jax.typeof(leaf)
             except TypeError as error:
                 raise NotImported(
-                    f"{title_of(function)}: the argument {'.'.join([name, *keys])} is {leaf!r}, and no array: bind it "
-                    "with functools.partial"
+                    f"{title_of(function)}: the argument {'.'.join([name, *keys])} is {described(leaf)}, and no array "
+                    "of JAX or NumPy: bind what is no array with functools.partial"
                 ) from error
             found.append(_Input(".".join([name, *keys]), leaf, jax.ShapeDtypeStruct(abstract.shape, abstract.dtype)))
     return found
@@ -134,15 +136,20 @@ def _flat_function(
     return flat
 
 
+_ADVICE = {
+    "TracerBool": "The program cannot choose by values: compute both cases, and choose with jnp.where",
+    "NonConcrete": "A result whose length depends on values has no meaning here: choose with jnp.where",
+    "TracerArray": "Functions of NumPy are not traced: write it with jax.numpy",
+    "": "Try whether it runs under jax.jit on the example; what is no array is bound with functools.partial",
+}
+"""What to do, by what an error of JAX says."""
+
+
 def _traced(jax: Any, flat: Callable[..., Any], abstract: Sequence[Any], title: str) -> Any:
     try:
         return jax.make_jaxpr(flat)(*abstract)
     except Exception as error:  # of many kinds, the user's among them
-        said, shapes = _first_line(error), ", ".join(str(list(a.shape)) for a in abstract)
-        raise NotImported(
-            f"jax.make_jaxpr could not trace {title} on ({shapes}): {type(error).__name__}: {said}\n"
-            f"Try whether jax.jit({title}) runs on the example; what is no array is bound with functools.partial"
-        ) from error
+        raise not_traced(title, "jax.make_jaxpr could not trace", error, abstract, _ADVICE) from error
 
 
 # -- the second trace ---------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from importlib import import_module
@@ -40,7 +41,7 @@ def from_onnx(
     """The program of a model, or of the file of one. Raises NotImported, listing all that has no meaning here, and
     ImportError without ONNX."""
     onnx = _onnx()
-    loaded = onnx.load(model) if isinstance(model, (str, os.PathLike)) else getattr(model, "model_proto", model)
+    loaded = _loaded(onnx, model) if isinstance(model, (str, os.PathLike)) else getattr(model, "model_proto", model)
     if not isinstance(loaded, onnx.ModelProto):
         raise NotImported(f"cd.from_onnx takes a model or the path of one, not {type(model).__name__}")
     version = max((o.version for o in loaded.opset_import if o.domain in ("", "ai.onnx")), default=_OLDEST)
@@ -53,6 +54,15 @@ def from_onnx(
     reader.opsets = list(loaded.opset_import)
     reader.read(onnx.inliner.inline_local_functions(loaded), example, sizes)
     return reader.built(reader.named(names))
+
+
+def _loaded(onnx: Any, path: str | os.PathLike[str]) -> Any:
+    try:
+        return onnx.load(path)
+    except OSError as error:
+        raise NotImported(f"{os.fspath(path)!r} cannot be read: {error.strerror}") from error
+    except Exception as error:  # of protobuf, of several kinds
+        raise NotImported(f"{os.fspath(path)!r} is no ONNX model: {error}") from error
 
 
 def _onnx() -> Any:
@@ -116,11 +126,16 @@ class _ModelReader(GraphReader):
                 raise NotImported(f"the input {value.name!r} is no array")
             fixed |= {d.dim_value for d in value.type.tensor_type.shape.dim if d.HasField("dim_value")}
         free = (n for n in count(5) if all(n % k for k in range(2, n)) and all(m % n for m in fixed if m))
+        symbols = {d.dim_param for v in given for d in v.type.tensor_type.shape.dim if d.dim_param}
+        if other := [name for name in sizes if name not in symbols and not re.fullmatch(r".*_\d+", name)]:
+            raise NotImported(f"sizes: no dimension is called {other[0]!r}: expected of {', '.join(sorted(symbols))}")
         chosen = dict(sizes)
         self._given_hints: dict[str, list[str]] = {}
         found = []
         for k, value in enumerate(given):
-            shape = []
+            shape: list[int] = []
+            if example:
+                _fits(value, np.shape(example[k]), chosen)
             for place, dim in enumerate(value.type.tensor_type.shape.dim):
                 name = dim.dim_param or f"{value.name}_{place}"
                 if dim.HasField("dim_value"):
@@ -131,10 +146,6 @@ class _ModelReader(GraphReader):
                     if name not in chosen:
                         chosen[name] = next(free)
                     shape.append(chosen[name])
-            if example and tuple(shape) != np.shape(example[k]):
-                raise NotImported(
-                    f"the input {value.name!r} has shape {shape}, the example {list(np.shape(example[k]))}"
-                )
             found.append(tuple(shape))
         return found
 
@@ -279,6 +290,19 @@ class _ModelReader(GraphReader):
         if kind is None or not kind.HasField("shape") or not all(d.HasField("dim_value") for d in kind.shape.dim):
             return None
         return tuple(d.dim_value for d in kind.shape.dim)
+
+
+def _fits(value: Any, shape: tuple[int, ...], chosen: dict[str, int]) -> None:
+    """Raises NotImported unless an array has the shape of an input; adds the lengths of symbolic dimensions."""
+    dims = value.type.tensor_type.shape.dim
+    wanted = [d.dim_value if d.HasField("dim_value") else d.dim_param or "?" for d in dims]
+    said = f"the input {value.name!r} has shape [{', '.join(map(str, wanted))}], the example {list(shape)}"
+    if len(shape) != len(wanted):
+        raise NotImported(said)
+    for length, name in zip(shape, wanted, strict=True):
+        known = name if isinstance(name, int) else chosen.setdefault(name, length) if name != "?" else length
+        if known != length:
+            raise NotImported(f"{said}: expected {known}" + f" for {name}" * isinstance(name, str))
 
 
 def _live(graph: Any) -> list[Any]:

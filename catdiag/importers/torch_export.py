@@ -6,33 +6,33 @@ nothing: linear, einsum, norms and attention stay whole. Only operations without
 
 from __future__ import annotations
 
-import logging
 import math
 import operator
+import os
 import re
-import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
-from inspect import Parameter, Signature, signature
+from inspect import signature
 from typing import Any
 
 from catdiag.frontend import elementwise
 from catdiag.importers.aten_rules import RULES
 from catdiag.importers.dimensions import Factors
-from catdiag.importers.example import Imported, NotImported
-from catdiag.importers.graph_reader import GraphReader, same_results, title_of
+from catdiag.importers.example import Imported
+from catdiag.importers.graph_reader import GraphReader, same_results
 from catdiag.importers.imported_values import ArrayValue, Environment, Operand, SizeNumber
 from catdiag.importers.opaque_boxes import with_arrays
 from catdiag.importers.program_builder import ProgramBuilder
 from catdiag.importers.torch_buffers import OTHER, FromParameters, is_statistic, of_positions, parametrized
 from catdiag.importers.torch_calls import AtenCall, Unsupported
 from catdiag.importers.torch_complex import of_pairs
-from catdiag.importers.torch_decompositions import operation_name, with_known_operations
+from catdiag.importers.torch_decompositions import operation_name
+from catdiag.importers.torch_graph import exported_graph, imported_torch, title_of_module
 from catdiag.importers.torch_products import marks_ignored
-from catdiag.importers.torch_symbols import TorchLengths, all_dynamic, bound_arguments, dimension_names
+from catdiag.importers.torch_symbols import TorchLengths, bound_arguments, dimension_names
 from catdiag.util.errors import PACKAGE
 
 ELEMENTS = {"bool": "bool", "int8": "int", "int16": "int", "int32": "int", "int64": "int", "uint8": "int"}
@@ -61,11 +61,11 @@ def from_torch(
     """The program of a module, a function, or an exported program. Without `merged_results` a dimension of a result
     that is a product of axes is these: the same array in memory. Raises NotImported, listing all that has no meaning
     here, and ImportError without PyTorch."""
-    torch = _torch()
-    exported = _exported(module, torch, example, kwargs, dynamic)
-    builder = ProgramBuilder(_title(module, torch), ignores_targets=marks_ignored(exported))
+    torch = imported_torch()
+    exported = exported_graph(module, torch, example, kwargs, dynamic, _KNOWN)
+    builder = ProgramBuilder(title_of_module(module, torch), ignores_targets=marks_ignored(exported))
     reader = _ExportReader(builder, exported, allow_opaque=allow_opaque)
-    reader.spelled = _parameter_names(module)
+    reader.spelled, reader.training = _parameter_names(module), bool(getattr(module, "training", False))
     with suppress(TypeError, ValueError):
         given = bound_arguments(getattr(module, "forward", module), example, kwargs)
         reader.dimension_names = {} if dynamic is True else dimension_names(dynamic, given)
@@ -98,16 +98,16 @@ def from_torch_pair(
     whole. With `fix_sizes`, all sizes are the numbers of the example. Raises NotImported where one has no meaning here,
     or results differ in number or shape.
     """
-    torch = _torch()
+    torch = imported_torch()
     if parameters is not None:
         first = parametrized(torch, first, second, parameters)
     ways: dict[str, Any] = {"read_roots": read_roots, "read_least": read_least, "read_parts": True}
-    programs = [_exported(module, torch, example, kwargs or {}, None) for module in (first, second)]
+    programs = [exported_graph(m, torch, example, kwargs or {}, None, _KNOWN) for m in (first, second)]
     ways["ignores_targets"] = any(map(marks_ignored, programs))
-    mine = ProgramBuilder(_title(first, torch), Factors(all_fixed=fix_sizes), **ways)
+    mine = ProgramBuilder(title_of_module(first, torch), Factors(all_fixed=fix_sizes), **ways)
     one = _ExportReader(mine, programs[0])
     one.read()
-    shared = ProgramBuilder(_title(second, torch), mine.factors, mine.values, mine.inputs, **ways)
+    shared = ProgramBuilder(title_of_module(second, torch), mine.factors, mine.values, mine.inputs, **ways)
     other = _ExportReader(shared, programs[1], one)
     other.read()
     same_results(one, other)
@@ -117,96 +117,12 @@ def from_torch_pair(
     return Imported(built[0].diagram, replace(built[0].example, single=frozenset(single))), built[1]
 
 
-def _torch() -> Any:
-    try:
-        return import_module("torch")
-    except ImportError as error:
-        raise ImportError("cd.from_torch needs PyTorch: pip install torch") from error
-
-
-def _title(module: Any, torch: Any) -> str:
-    if isinstance(module, torch.export.ExportedProgram):
-        return "program"
-    return title_of(type(module) if isinstance(module, torch.nn.Module) else module)
-
-
 def _parameter_names(module: Any) -> dict[str, str]:
     """The names of a function's parameters, by what a graph calls them."""
     try:
         return {name.lower(): name for name in signature(getattr(module, "forward", module)).parameters}
     except (TypeError, ValueError):  # functions in C have no signature
         return {}
-
-
-def _exported(module: Any, torch: Any, example: Sequence[Any], kwargs: Mapping[str, Any], dynamic: Any) -> Any:
-    """The graph of a module or function on an example."""
-    if isinstance(module, torch.export.ExportedProgram):
-        return with_known_operations(module.run_decompositions({}), _KNOWN)
-    given = module
-    if not isinstance(module, torch.nn.Module):
-        if not callable(module):
-            raise NotImported(f"cd.from_torch takes a module or a function of tensors, not {module!r}")
-        function = module
-
-        class Wrapped(torch.nn.Module):  # type: ignore[misc]
-            def forward(self, *arrays: Any, **named: Any) -> Any:
-                return function(*arrays, **named)
-
-        with suppress(TypeError, ValueError):
-            own = Parameter("self", Parameter.POSITIONAL_ONLY)
-            parameters = [own, *signature(function).parameters.values()]
-            Wrapped.forward.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
-        module = Wrapped()
-    arguments, options = _each_once((tuple(example), dict(kwargs)), torch)
-    if dynamic is True:
-        dynamic = all_dynamic(bound_arguments(module.forward, arguments, options))
-    try:
-        with _quietly():
-            found = torch.export.export(module, arguments, options, dynamic_shapes=dynamic)
-    except Exception as error:  # of many kinds, the user's among them
-        raise NotImported(_not_exported(_title(given, torch), arguments, options, torch, error)) from error
-    with _quietly():
-        return with_known_operations(found.run_decompositions({}), _KNOWN)
-
-
-@contextmanager
-def _quietly() -> Iterator[None]:
-    """PyTorch logs the graphs and tracebacks of what it cannot export, and warns of its own use of itself; what matters
-    is in the error."""
-    before = logging.root.manager.disable
-    logging.disable(logging.CRITICAL)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)
-            warnings.simplefilter("ignore", DeprecationWarning)
-            yield
-    finally:
-        logging.disable(before)
-
-
-def _not_exported(title: str, arguments: Any, options: Any, torch: Any, error: Exception) -> str:
-    """What was being exported, why it failed, and what to try."""
-    leaves = import_module("torch.utils._pytree").tree_leaves((arguments, options))
-    shapes = ", ".join(str(list(v.shape)) if isinstance(v, torch.Tensor) else repr(v)[:40] for v in leaves)
-    said = next((line.strip() for line in str(error).splitlines() if line.strip()), "no message")
-    return (
-        f"torch.export could not export {title} on ({shapes}): {type(error).__name__}: {said}\n"
-        f"Try whether {title} runs on the example; then import the part of it that has no control flow on values "
-        "and no calls outside of PyTorch, or pass a program that torch.export has made"
-    )
-
-
-def _each_once(arguments: Any, torch: Any) -> Any:
-    """Arguments of which no two are one tensor: an export takes two that are for one input."""
-    seen: set[int] = set()
-
-    def once(value: Any) -> Any:
-        if id(value) not in seen:
-            seen.add(id(value))
-            return value
-        return value.clone()
-
-    return import_module("torch.utils._pytree").tree_map_only(torch.Tensor, once, arguments)
 
 
 class _ExportReader(GraphReader):
@@ -219,6 +135,7 @@ class _ExportReader(GraphReader):
         self.program = program
         self.values: dict[Any, Any] = {}
         self.spelled: Mapping[str, str] = {}
+        self.training = False
         self.beside = beside
         self.contents: dict[str, tuple[Any, ...]] = {}
         """What buffers and constants hold, by where they are read from."""
@@ -239,8 +156,13 @@ class _ExportReader(GraphReader):
         for node in graph.nodes:
             if node.op == "call_function":
                 self._call(node)
-            elif node.op == "get_attr":
-                raise NotImported(f"the graph holds a submodule {node.target!r}: control flow has no meaning here")
+            elif node.op == "get_attr" and not self.unknown:
+                called = next(iter(node.users), node)
+                self.unknown.append(
+                    f"{_module_path(called)}{called.name}: control flow on values has no meaning here: compute both "
+                    f"cases, and choose with torch.where [{_line(called) or called.name}]"
+                )
+                raise self.refused()
             elif node.op == "output":
                 self._output(node)
         if self.unknown:
@@ -408,7 +330,8 @@ class _ExportReader(GraphReader):
         specs = self.program.graph_signature.output_specs
         for argument, spec in zip(node.args[0], specs, strict=True):
             if spec.kind.name == "BUFFER_MUTATION":
-                self.unknown.append(f"the buffer {spec.target!r} is written: pass it in and return it")
+                mode = "in training, call module.eval() first; else " * self.training
+                self.unknown.append(f"the buffer {spec.target!r} is written: {mode}pass it in and return it")
             elif spec.kind.name.endswith("_MUTATION"):
                 self.unknown.append(f"the input {spec.target!r} is written: return what is written")
             elif hasattr(argument, "meta") and isinstance(argument.meta.get("val"), torch.Tensor):
@@ -483,8 +406,9 @@ def _chosen(of_sizes: Callable[..., Any], of_numbers: Callable[..., Any], a: Any
 def _line(node: Any) -> str | None:
     """The user's line that made a node: the last frame of its stack trace."""
     frames = _FRAME.findall(node.meta.get("stack_trace") or "")
-    outside = [(path, number) for path, number in frames if not path.startswith(PACKAGE)]
-    return ":".join(outside[-1]) if outside else None
+    outside = [(path, number) for path, number in frames if not path.startswith((PACKAGE, "<"))]
+    theirs = [(path, number) for path, number in outside if "site-packages" not in path.split(os.sep)]
+    return ":".join((theirs or outside)[-1]) if outside else None
 
 
 def _module_path(node: Any) -> str:

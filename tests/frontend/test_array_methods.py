@@ -35,7 +35,7 @@ SAME: list[tuple[str, Callable[[Any], Any], Callable[[Any], Any]]] = [
 REFUSED: list[tuple[Callable[[Any], Any], str]] = [
     (lambda a: a.sum(1), r"a.sum\(\) over axis 1: axes have names here, and the array has q x"),
     (lambda a: a.sum("z"), "cannot sum over axis 'z'"),
-    (lambda a: np.sum(a, 1), r"np.sum\( over axis 1"),
+    (lambda a: np.sum(a, 1), r"np\.sum over axis 1"),
     (lambda a: np.sum(a, axis="x", keepdims=True), "has no keepdims="),
     (lambda a: np.einsum("ij->i", a), r"np.einsum does not work on named axes: write cd.einsum"),
     (lambda a: np.matmul(a, a), "np.matmul does not work on named axes: write cd.einsum"),

@@ -1,0 +1,124 @@
+"""The graph that `torch.export` makes of a module or a function on an example, and what is said where it cannot."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Container, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from importlib import import_module
+from inspect import Parameter, Signature, signature
+from types import FunctionType
+from typing import Any
+
+from catdiag.importers.example import NotImported
+from catdiag.importers.graph_reader import described, not_traced, title_of
+from catdiag.importers.torch_decompositions import with_known_operations
+from catdiag.importers.torch_symbols import all_dynamic, bound_arguments
+
+
+def imported_torch() -> Any:
+    try:
+        return import_module("torch")
+    except ImportError as error:
+        raise ImportError("cd.from_torch needs PyTorch: pip install torch") from error
+
+
+def title_of_module(module: Any, torch: Any) -> str:
+    if isinstance(module, torch.export.ExportedProgram):
+        return "program"
+    return title_of(type(module) if isinstance(module, torch.nn.Module) else module)
+
+
+def exported_graph(
+    module: Any, torch: Any, example: Sequence[Any], kwargs: Mapping[str, Any], dynamic: Any, known: Container[str]
+) -> Any:
+    """The graph of a module or function on an example; operations that are not `known` are decomposed into such, where
+    that is possible. Raises NotImported."""
+    if isinstance(module, torch.export.ExportedProgram):
+        return with_known_operations(module.run_decompositions({}), known)
+    given = module
+    if not isinstance(module, torch.nn.Module):
+        if isinstance(module, type):
+            raise NotImported(
+                f"cd.from_torch takes a module, not the class {module.__name__}: make one, with its arguments"
+            )
+        if not callable(module):
+            raise NotImported(f"cd.from_torch takes a module or a function of tensors, not {described(module)}")
+        function = _with_its_lines(module)
+
+        class Wrapped(torch.nn.Module):  # type: ignore[misc]
+            def forward(self, *arrays: Any, **named: Any) -> Any:
+                return function(*arrays, **named)
+
+        with suppress(TypeError, ValueError):
+            own = Parameter("self", Parameter.POSITIONAL_ONLY)
+            parameters = [own, *signature(module).parameters.values()]
+            Wrapped.forward.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+        module = Wrapped()
+    arguments, options = _each_once((tuple(example), dict(kwargs)), torch)
+    if dynamic is False:
+        dynamic = None
+    if dynamic is True:
+        dynamic = all_dynamic(bound_arguments(module.forward, arguments, options))
+    try:
+        with _quietly():
+            found = torch.export.export(module, arguments, options, dynamic_shapes=dynamic)
+    except Exception as error:  # of many kinds, the user's among them
+        leaves = import_module("torch.utils._pytree").tree_leaves((arguments, options))
+        raise not_traced(
+            title_of_module(given, torch), "torch.export could not export", error, leaves, _ADVICE
+        ) from error
+    with _quietly():
+        return with_known_operations(found.run_decompositions({}), known)
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """PyTorch logs the graphs and tracebacks of what it cannot export, and warns of its own use of itself; what matters
+    is in the error."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)
+            warnings.simplefilter("ignore", DeprecationWarning)
+            yield
+    finally:
+        logging.disable(before)
+
+
+_ADVICE = {
+    "Unsupported input type": "Arguments are tensors, numbers and texts: torch.from_numpy(a) makes a tensor",
+    "missing a required argument": "Expected an example of each argument, those that are named in kwargs=",
+    "data-dependent": "The program cannot choose by values: compute both cases, and choose with torch.where; or import "
+    "the parts before and after it",
+    ".numpy() is not": "Arrays of other libraries are not traced: write it with functions of PyTorch",
+    "dynamic_shapes": "dynamic is True, None, or dynamic_shapes of torch.export",
+    "": "Try whether it runs on the example; then import the part of it that has no control flow on values and no "
+    "calls outside of PyTorch, or pass a program that torch.export has made",
+}
+"""What to do, by what an error of `torch.export` says."""
+
+
+def _with_its_lines(function: Any) -> Any:
+    """A function whose lines an export notes: it does so for functions that are called forward."""
+    if not isinstance(function, FunctionType):
+        return function
+    code = function.__code__.replace(co_name="forward")
+    made = FunctionType(code, function.__globals__, function.__name__, function.__defaults__, function.__closure__)
+    made.__kwdefaults__ = function.__kwdefaults__
+    return made
+
+
+def _each_once(arguments: Any, torch: Any) -> Any:
+    """Arguments of which no two are one tensor: an export takes two that are for one input."""
+    seen: set[int] = set()
+
+    def once(value: Any) -> Any:
+        if id(value) not in seen:
+            seen.add(id(value))
+            return value
+        return value.clone()
+
+    return import_module("torch.utils._pytree").tree_map_only(torch.Tensor, once, arguments)
