@@ -11,7 +11,7 @@ from catdiag.frontend.indexing import indexed
 from catdiag.frontend.tracing import running
 from catdiag.importers.aten_rules import RULES as ATEN
 from catdiag.importers.constant_folding import filled, folded, known
-from catdiag.importers.dimensions import Dimension
+from catdiag.importers.dimensions import Dimension, TracedLength
 from catdiag.importers.imported_values import ArrayValue, Environment, Operand, SizeNumber
 from catdiag.importers.program_builder import ProgramBuilder
 from catdiag.importers.torch_calls import AtenCall, Rule, Unsupported, adding
@@ -100,7 +100,7 @@ def _stack(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
 
 @rule("tile")
 def _tile(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
-    return _aten(b, "repeat", call, self=_first(b, call), repeats=[int(n) for n in call["reps"]])  # type: ignore[no-any-return]
+    return _aten(b, "repeat", call, self=_first(b, call), repeats=list(call["reps"]))  # type: ignore[no-any-return]
 
 
 @rule("split")
@@ -115,7 +115,8 @@ def _slice(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
         return b.constant(value.number, call.shape, call.element)
     strides = call["strides"] or (1,) * len(value.dims)
     for k, (start, stop, step) in enumerate(zip(call["start_indices"], call["limit_indices"], strides, strict=True)):
-        if (start, stop, step) != (0, b.length(value.dims[k]), 1):
+        traced = b.is_traced(value.dims[k], start, stop)
+        if traced or (start, stop, step) != (0, b.length(value.dims[k]), 1):
             siblings = tuple((starts[k], limits[k]) for starts, limits in call.siblings)
             asked = replace(call, siblings=siblings or ((start, stop),))
             value = _aten(b, "slice", asked, self=value, dim=k, start=start, end=stop, step=step)
@@ -125,7 +126,7 @@ def _slice(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
 @rule("pad")
 def _pad(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     value, fill = _first(b, call), known(call["operands"][1])
-    config = [tuple(map(int, ends)) for ends in call["padding_config"]]
+    config = [tuple(ends) for ends in call["padding_config"]]
     if any(interior for _, _, interior in config):
         raise Unsupported("jax.pad between elements")
     if isinstance(fill, (ArrayValue, SizeNumber)):
@@ -218,8 +219,12 @@ def _gather(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     """The elements of a table at vectors of indices. Of each dimension that is indexed one element is read; the others
     are read whole, or along with a dimension of the indices."""
     table, starts = _first(b, call), _array(b, call["operands"][1], "int")
-    numbers, sizes = call["dimension_numbers"], [int(n) for n in call["slice_sizes"]]
+    numbers, sizes = call["dimension_numbers"], [_length(n) for n in call["slice_sizes"]]
     taken, batch = list(numbers.start_index_map), list(numbers.operand_batching_dims)
+    if len(starts.dims) == 1 and not numbers.collapsed_slice_dims and not batch:
+        for j, k in enumerate(taken):
+            table = _part_from(b, call, table, k, _component(b, starts, j), sizes[k])
+        return table
     for k, dim in enumerate(table.dims):
         if sizes[k] != (1 if k in taken or k in batch else b.length(dim)):
             raise Unsupported("jax.gather of windows")
@@ -248,6 +253,26 @@ def _gather(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
         return indexed(running(), array, (), positions, fill) if positions else array
 
     return b.emit(dims, axes, make, table.element)
+
+
+def _length(value: Any) -> int:
+    """A length, which may be computed from sizes."""
+    return int(value) if not isinstance(value, SizeNumber) else value.value  # type: ignore[return-value]
+
+
+def _part_from(b: ProgramBuilder, call: AtenCall, value: ArrayValue, k: int, start: Operand, size: int) -> ArrayValue:
+    """Some elements along dimension k, from a position on, which is clipped so that they are all inside."""
+    length = b.length(value.dims[k])
+    if size == length and not isinstance(size, TracedLength):
+        return value
+    if isinstance(start, ArrayValue) and start.number is not None:
+        start = int(start.number)
+    if isinstance(start, ArrayValue):
+        return _window(b, value, k, start, size)
+    if isinstance(start, SizeNumber) or b.is_traced(value.dims[k], size):
+        return b.traced_part(value, k, start if isinstance(start, SizeNumber) else int(start), None, size)
+    low = min(max(int(start), 0), length - size)
+    return _aten(b, "slice", call, self=value, dim=k, start=low, end=low + size, step=1)  # type: ignore[no-any-return]
 
 
 def _component(b: ProgramBuilder, starts: ArrayValue, j: int) -> ArrayValue:
@@ -280,16 +305,7 @@ def _outside(call: AtenCall) -> tuple[float | None, bool]:
 def _dynamic_slice(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     value, starts = _first(b, call), [known(v) for v in call["operands"][1:]]
     for k, (start, size) in enumerate(zip(starts, call["slice_sizes"], strict=True)):
-        length = b.length(value.dims[k])
-        if size == length:
-            continue
-        if isinstance(start, ArrayValue):
-            value = _window(b, value, k, start, int(size))
-        elif isinstance(start, SizeNumber):
-            raise Unsupported("a part that starts at a number computed from sizes")
-        else:
-            low = min(max(int(start), 0), length - int(size))
-            value = _aten(b, "slice", call, self=value, dim=k, start=low, end=low + int(size), step=1)
+        value = _part_from(b, call, value, k, start, _length(size))
     return value
 
 
@@ -303,7 +319,7 @@ def _window(b: ProgramBuilder, value: ArrayValue, k: int, start: ArrayValue, siz
     axes = [*(f for f in b.factors.resolve(full.axes) if f is not old), *made, *start.axes]
 
     def make(env: Environment) -> Any:
-        at = elementwise.clip(env[start], 0, env.size([old]) - size)
+        at = elementwise.clip(env[start], 0, env.size([old]) - (env.size(made) if made else 1))
         return env.read(env[full], [(old, at + env.index(made) if made else at)], made)
 
     return b.emit([*full.dims[:k], made, *full.dims[k + 1 :]], axes, make, value.element)

@@ -8,31 +8,30 @@ first trace is the program, and a note says why.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from inspect import signature
-from typing import Any, TypeAlias
+from typing import Any
 
 from catdiag.frontend.tracing import running
 from catdiag.importers import jax_arrays, jax_elementwise
 from catdiag.importers.constant_folding import filled, known
-from catdiag.importers.dimensions import Extent, extent_of
+from catdiag.importers.dimensions import Extent
 from catdiag.importers.example import Imported, NotImported
 from catdiag.importers.graph_reader import GraphReader, described, not_traced, title_of
 from catdiag.importers.imported_values import ArrayValue, Environment, Operand, SizeNumber
+from catdiag.importers.jax_symbols import JaxCall, JaxSymbols, product_of_sizes, same_calls, same_values
 from catdiag.importers.opaque_boxes import with_arrays
 from catdiag.importers.program_builder import ProgramBuilder
 from catdiag.importers.torch_calls import AtenCall, Rule
+from catdiag.importers.traced_sizes import SizeSum, SymbolicLengths
 from catdiag.util.errors import PACKAGE
 
 RULES: Mapping[str, Rule] = {**jax_elementwise.RULES, **jax_arrays.RULES}
 """The rule of each primitive."""
-_Call: TypeAlias = tuple[str, tuple[tuple[int, ...], ...], Any, Any]
-"""A call on the example: its name, shapes, operands and parameters."""
 _BODIES = ("jaxpr", "call_jaxpr", "fun_jaxpr")
 _OPENED = (
     "jit", "pjit", "closed_call", "core_call", "custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr", "remat",
@@ -67,8 +66,15 @@ def from_jax(
         found, left = _symbolic(jax, flat, reader, inputs)
         if dynamic and left:
             raise NotImported(f"{title} cannot be traced with symbols for all lengths: {left}")
-        reader = found or reader
-        reader.builder.notes += [left] * bool(left)
+        for one in filter(None, (found, reader)):
+            one.builder.notes += [left] * bool(left)
+        if found is not None:
+            try:
+                return found.built(found.named(names))
+            except NotImported as error:
+                if dynamic or "operation without meaning" not in error.message:
+                    raise
+                reader.builder.notes.append(f"numbers computed from lengths are of the example: {error.message}")
     return reader.built(reader.named(names))
 
 
@@ -161,16 +167,21 @@ def _symbolic(
     """The function read with symbols for lengths: for all, or for as many as JAX can trace it with, one after the
     other; and what is left."""
     values = [value for _, value in reader.builder.inputs][: len(inputs)]
-    symbols, resolve = _Symbols(jax), reader.builder.factors.resolve
-    layouts = [[[symbols.mirrored(f.extent) for f in resolve(d)] for d in v.dims] for v in values]
+    symbols, resolve = JaxSymbols(jax), reader.builder.factors.resolve
+    layouts = [[[symbols.mirrored(f.extent, len(resolve(d)) == 1) for f in resolve(d)] for d in v.dims] for v in values]
 
     def read(chosen: Sequence[str]) -> _JaxprReader:
-        shapes = [tuple(_product(symbols.size(e, chosen) for e in d) for d in dims) for dims in layouts]
+        shapes = [tuple(product_of_sizes(symbols.size(e, chosen) for e in d) for d in dims) for dims in layouts]
         abstract = [jax.ShapeDtypeStruct(s, i.abstract.dtype) for s, i in zip(shapes, inputs, strict=True)]
         # Factors are split where operations meet: each reader has its own.
-        second = _JaxprReader(jax, ProgramBuilder(reader.builder.title), *symbols.copied(layouts), reader.allow_opaque)
+        named, copies = symbols.copied(layouts)
+        for name in chosen:
+            named[name].traced = True
+        second = _JaxprReader(jax, ProgramBuilder(reader.builder.title), named, copies, reader.allow_opaque)
         second.read(jax.make_jaxpr(flat)(*abstract), inputs)
-        if not _same_calls(reader.calls, second.calls):
+        if not same_calls(reader.calls, second.calls) and not same_values(
+            jax, flat, abstract, [i.array for i in inputs]
+        ):
             raise NotImported("with symbols for them it does other operations")
         return second
 
@@ -189,74 +200,6 @@ def _symbolic(
         f"numbers that the function computes from the lengths of axes as long as {fixed} are those of the "
         f"example: {reason}"
     )
-
-
-def _same_calls(one: Sequence[_Call], other: Sequence[_Call]) -> bool:
-    """Whether two traces do the same on the example: the same operations on the same arrays and numbers."""
-    return len(one) == len(other) and all(map(_same, one, other))
-
-
-def _same(one: Any, other: Any) -> bool:
-    if isinstance(one, tuple) and isinstance(other, tuple):
-        return len(one) == len(other) and all(map(_same, one, other))
-    if isinstance(one, float) and isinstance(other, (int, float)):
-        return one == other or math.isclose(one, other, rel_tol=1e-5) or (math.isnan(one) and math.isnan(other))
-    return bool(one == other)
-
-
-class _Symbols:
-    """Symbols of JAX for extents: `named` are the extents of a second program, by symbol."""
-
-    def __init__(self, jax: Any) -> None:
-        self.named: dict[str, Extent] = {}
-        self._mirrors: dict[Extent, Extent] = {}
-        self._sizes: dict[Extent, Any] = {}
-        self._names: dict[Extent, str] = {}
-        self._jax = jax
-        self._scope = jax.export.SymbolicScope()
-
-    def mirrored(self, extent: Extent) -> Extent:
-        """The extent of the second program that stands for one of the first."""
-        found = extent_of(extent)
-        if found not in self._mirrors:
-            fixed = found.fixed or found.free
-            parts = () if fixed else tuple(map(self.mirrored, found.parts))
-            made = Extent(found.length, fixed, parts, "" if fixed else found.op)
-            self._mirrors[found] = made
-            if not fixed and not found.op:
-                name = f"n{len(self.named)}"
-                self.named[name], self._names[made] = made, name
-                (self._sizes[made],) = self._jax.export.symbolic_shape(name, scope=self._scope)
-        return self._mirrors[found]
-
-    def copied(
-        self, layouts: Sequence[Sequence[Sequence[Extent]]]
-    ) -> tuple[dict[str, Extent], list[list[list[Extent]]]]:
-        """The extents by symbol, and those of dimensions, as others that may be split and joined."""
-        made: dict[Extent, Extent] = {}
-
-        def copy(extent: Extent) -> Extent:
-            if extent not in made:
-                made[extent] = Extent(extent.length, extent.fixed, tuple(map(copy, extent.parts)), extent.op)
-            return made[extent]
-
-        named = {name: copy(extent) for name, extent in self.named.items()}
-        return named, [[[copy(e) for e in d] for d in dims] for dims in layouts]
-
-    def size(self, extent: Extent, chosen: Sequence[str]) -> Any:
-        """The size of an extent of the second program: an integer, a symbol if that is chosen, or the sum or product
-        of others."""
-        if extent.op:
-            sizes = [self.size(part, chosen) for part in extent.parts]
-            return sum(sizes[1:], sizes[0]) if extent.op == "+" else _product(sizes)
-        return self._sizes[extent] if self._names.get(extent) in chosen else extent.length
-
-
-def _product(sizes: Any) -> Any:
-    total: Any = 1
-    for size in sizes:
-        total = total * size
-    return total
 
 
 def _live(jaxpr: Any) -> list[Any]:
@@ -296,17 +239,20 @@ class _JaxprReader(GraphReader):
         self.jax = jax
         self.symbols = symbols
         self.layouts = layouts
-        self.calls: list[_Call] = []
+        self.calls: list[JaxCall] = []
         self._numbers: dict[ArrayValue, int] = {}
         self._outer: str | None = None
         self._literal: Any = jax.extend.core.Literal
+        self.traced_lengths = SymbolicLengths(builder.factors)
 
     def length(self, dim: Any) -> int:
         """A length in the example."""
         if isinstance(dim, int):
             return dim
         # A size of jax.export has no public way to be computed.
-        return int(dim._evaluate({name: extent.length for name, extent in self.symbols.items()}))
+        value = int(dim._evaluate({name: extent.length for name, extent in self.symbols.items()}))
+        sums = {name: SizeSum.of(self.builder.factors, extent) for name, extent in self.symbols.items()}
+        return self.traced_lengths.length(str(dim), value, lambda: dim._evaluate(sums))
 
     def read(self, closed: Any, inputs: Sequence[_Input]) -> None:
         """Goes through the jaxpr. Raises NotImported."""
@@ -406,6 +352,9 @@ class _JaxprReader(GraphReader):
         self._record(call)
         module, line, function = f"{path}: " if path else "", _line(eqn) or self._outer, partial(self._bound, eqn, call)
         found = self.applied(RULES, "jax", call, module, line, function)
+        for value, shape in zip(found if isinstance(found, tuple) else (found,), shapes, strict=False):
+            if isinstance(value, ArrayValue):
+                self.traced_lengths.learn_shape(shape, value.dims)
         return list(found) if isinstance(found, tuple) else [found]
 
     def _bound(self, eqn: Any, call: AtenCall, *arrays: Any) -> Any:
@@ -435,7 +384,7 @@ class _JaxprReader(GraphReader):
         """A parameter with the lengths of the example for symbols."""
         if isinstance(value, (tuple, list)) and not hasattr(value, "_fields"):
             return tuple(self._sized(v) for v in value)
-        return self.length(value) if hasattr(value, "_evaluate") else value
+        return self._size(value) if hasattr(value, "_evaluate") else value
 
     def _size(self, dim: Any) -> Operand:
         """A length as a number."""

@@ -257,7 +257,7 @@ class _ExportReader(GraphReader):
         found = self.applied(RULES, "aten", call, _module_path(node), _line(node), function)
         for value, shape in zip(found if isinstance(found, tuple) else (found,), call.shapes, strict=False):
             if isinstance(value, ArrayValue):
-                self.lengths.learn(shape, value.dims)
+                self.lengths.lengths.learn_shape(shape, value.dims)
         self.values[node] = found
 
     def _bound(self, name: str, node: Any) -> AtenCall:

@@ -81,12 +81,6 @@ class TorchLengths:
         self._hints.update((str(s), int(values[s])) for s in expr.free_symbols if s in values)
         return self.lengths.length(str(expr), hint, lambda: self._sum(expr))
 
-    def learn(self, shape: Sequence[int], dims: Sequence[Any]) -> None:
-        """Notes the lengths of a result that the trace computes. Raises NotAligned."""
-        for length, dim in zip(shape, dims, strict=True):
-            if isinstance(length, TracedLength):
-                self.lengths.learn(length, [f.extent for f in self.lengths.factors.resolve(dim)])
-
     def _sum(self, expr: Any) -> SizeSum:
         """An expression of sympy."""
         factors = self.lengths.factors

@@ -11,7 +11,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from catdiag.importers.dimensions import Extent, Factors, NotAligned, TracedLength, extent_of, product_of, same_size
+from catdiag.importers.dimensions import (
+    Dimension,
+    Extent,
+    Factors,
+    NotAligned,
+    TracedLength,
+    extent_of,
+    product_of,
+    same_size,
+)
 
 
 @dataclass
@@ -74,6 +83,15 @@ class SizeSum:
         except NotAligned:
             return SizeSum(self.factors, value, None)
         return SizeSum.of(self.factors, found)
+
+    def __mod__(self, other: SizeSum | int) -> SizeSum:
+        """The remainder: none, where the quotient is a factor."""
+        b = self._lift(other)
+        quotient = self // b
+        return SizeSum(self.factors, self.value % b.value, None if quotient.terms is None else [])
+
+    def __divmod__(self, other: SizeSum | int) -> tuple[SizeSum, SizeSum]:
+        return self // other, self % other
 
     def extent(self) -> Extent | None:
         """The extent that this is; a size that something is taken from becomes a sum. None where there is none."""
@@ -142,3 +160,9 @@ class SymbolicLengths:
             self._known[length.text] = made
         elif len(extents) == 1 and not same_size(known, made):
             self.factors.equate(known, made)
+
+    def learn_shape(self, shape: Sequence[int], dims: Sequence[Dimension]) -> None:
+        """Notes the lengths of a result that the trace computes. Raises NotAligned."""
+        for length, dim in zip(shape, dims, strict=False):
+            if isinstance(length, TracedLength):
+                self.learn(length, [f.extent for f in self.factors.resolve(dim)])

@@ -172,3 +172,22 @@ def test_a_state_space_layer() -> None:
         return jnp.einsum("ln,sn,ls,sp->lp", c, b, weight, x)
 
     check(ssd, real(6, 4), -np.abs(real(6)), real(6, 3), real(6, 3))
+
+
+def after(x: Any) -> Any:
+    b, t, c = x.shape
+    past = jnp.concatenate([jnp.zeros((b, 1, c)), x[:, :-1]], 1)
+    mask = jnp.tril(jnp.ones((t, t), bool), t - past.shape[1])
+    weights = jnn.softmax(jnp.where(mask, x @ past.swapaxes(1, 2) / t, -jnp.inf), -1)
+    return (weights @ past).reshape(b, -1, c)[:, -2] + x[:, 1:].sum(1) * jnp.arange(c)
+
+
+def test_slices_masks_and_views_are_those_of_the_length() -> None:
+    program = check(after, real(2, 5, 8), dynamic=True)
+    for b, t, c in ((3, 4, 8), (1, 7, 6)):
+        at_other_sizes(program, after, real(b, t, c))
+
+
+def test_a_comparison_with_a_length_is_that_of_the_example() -> None:
+    program = check(lambda x: x * (2 if x.shape[0] == 3 else 5), real(3, 4))
+    assert any("the lengths of axes as long as 3" in note for note in program.example.notes)
