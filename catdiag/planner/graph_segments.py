@@ -15,6 +15,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import pairwise
 
 from catdiag.category.diagram import Diagram, Graph, Node, of_graph, reachable
@@ -215,7 +216,13 @@ class StageSequence:
 
     def is_function(self, start: int, end: int) -> bool:
         """Whether one of some stages is an uninterpreted box."""
-        return any(isinstance(self.graph.nodes[p].box.op, Generic) for stage in self.stages[start:end] for p in stage)
+        return any(start <= stage < end for stage in self._functions)
+
+    @cached_property
+    def _functions(self) -> list[int]:
+        """The stages that are uninterpreted boxes."""
+        nodes = self.graph.nodes
+        return [k for k, stage in enumerate(self.stages) if any(isinstance(nodes[p].box.op, Generic) for p in stage)]
 
     def _light(self, place: int) -> bool:
         node = self.graph.nodes[place]
@@ -450,8 +457,11 @@ def cheapest_cuts(
                 reached = before[start]
                 if reached is None or (added := cost((start, end))) is None:
                     continue
-                option = _Path(reached.total + (between if start else 0) + added, reached.kernels + 1, reached, start)
-                if (best := row[end]) is None or option.before(best):
+                total, best = reached.total + (between if start else 0) + added, row[end]
+                if best is not None and best.total < total:
+                    continue
+                option = _Path(total, reached.kernels + 1, reached, start)
+                if best is None or option.before(best):
                     row[end] = option
         before = row
         if (whole := row[count]) is not None:

@@ -26,7 +26,7 @@ from catdiag.category.types import BYTES, size_value
 from catdiag.chip.hardware import Hardware
 from catdiag.planner.fit import searching
 from catdiag.planner.kernel_drafts import KernelDraft, drafts, window_axes
-from catdiag.planner.plan import FUNCTION, TORCH
+from catdiag.planner.plan import FUNCTION, TORCH, KernelPlan
 from catdiag.planner.resources.block_resources import ceil_div
 from catdiag.planner.tile_search import SHORTEST_BLOCK, Choice, Found, some
 from catdiag.planner.time_model.matrix_units import peak_rate
@@ -89,8 +89,8 @@ class KernelTimer:
     choice: Choice | None = field(repr=False)
     sizes: Mapping[str, int] = field(repr=False, default_factory=dict)
     """What it was timed for: the lengths of its axes, and scalar inputs on which trip counts depend."""
-    has_module: bool | None = field(default=None, repr=False, compare=False)
-    """Whether a module of it can be written; None where nobody asked."""
+    written: KernelPlan | CatdiagError | None = field(default=None, repr=False, compare=False)
+    """Its plan as it is written, or why there is none; None where nobody asked."""
     as_written: bool = False
     """Whether its seconds are those of the kernel as it is written, and not of the ideal model."""
     recomputed: tuple[str, ...] = ()

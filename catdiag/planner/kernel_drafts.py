@@ -78,6 +78,12 @@ class KernelDraft:
             made = skipping(made, axis)
         return made
 
+    def kernel_of(self, piece: Diagram) -> Diagram:
+        """The kernel of a piece that the draft is of, or of one that is equal to it up to the names of arrays."""
+        if not self.actions:
+            return piece
+        return of_graph(self.diagram.graph, piece.cod, piece.names, f"{piece.title or 'it'}, {self}")
+
     def derivation(self, source: Diagram, ask: Z3) -> Derivation | None:
         """The draft of a piece, proved step by step; None where the piece runs as it is written.
 

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from catdiag.category.diagram import Diagram, of_graph
+from catdiag.category.diagram import Diagram
 from catdiag.planner.cut_search import CutSearch
 from catdiag.planner.equal_segments import DerivedKernel, NamedKernel, SegmentClass
 from catdiag.planner.fit import fit
@@ -35,17 +35,26 @@ CALLED_PLANS: dict[str, Callable[[Diagram, PlanTarget], KernelPlan]] = {TORCH: l
 """The plans of kernels that are called, by who computes them."""
 
 
-def _has_module(schedule: KernelTimer, target: PlanTarget) -> bool:
-    """Whether a kernel can be written by a schedule, or torch computes it."""
-    if schedule.called:
-        return True
-    if schedule.has_module is None:
+def written_plan(schedule: KernelTimer, known: SegmentClass) -> KernelPlan:
+    """The plan of a schedule of equal segments as it is written. Raises CatdiagError where there is none."""
+    if schedule.written is None:
+        target = known.target
         try:
-            plan = fit(schedule.draft.diagram, target.chip, schedule.sizes, **target.options())
-            schedule.has_module = plan.backend != IDEAL
-        except CatdiagError:
-            schedule.has_module = False
-    return schedule.has_module
+            diagram = schedule.draft.kernel_of(known.diagram)
+            schedule.written = fit(diagram, target.chip, schedule.sizes, **target.options())
+        except CatdiagError as error:
+            schedule.written = error
+    if isinstance(schedule.written, CatdiagError):
+        raise schedule.written
+    return schedule.written
+
+
+def _has_module(schedule: KernelTimer, known: SegmentClass) -> bool:
+    """Whether a kernel can be written by a schedule, or torch computes it."""
+    try:
+        return bool(schedule.called) or written_plan(schedule, known).backend != IDEAL
+    except CatdiagError:
+        return False
 
 
 @dataclass
@@ -140,9 +149,7 @@ class WrittenKernelSearch(CutSearch):
         if alone:
             derivation = draft.derivation(piece, self.ask)
             return self._written(known, piece if derivation is None else derivation.diagram, derivation, taken, number)
-        diagram = draft.diagram if draft.actions else piece
-        made = of_graph(diagram.graph, piece.cod, piece.names, f"{piece.title or 'it'}, {draft}")
-        return self._written(known, made if draft.actions else piece, None, taken, number)
+        return self._written(known, draft.kernel_of(piece), None, taken, number)
 
     def _written(
         self, known: SegmentClass, diagram: Diagram, derivation: Derivation | None, taken: set[str], number: int
@@ -160,7 +167,8 @@ class WrittenKernelSearch(CutSearch):
         if chosen.called:
             plan = CALLED_PLANS[chosen.called](piece, target)
         else:
-            plan = fit(diagram, target.chip, chosen.sizes, **target.options())
+            same = derivation is None and not fresh
+            plan = written_plan(chosen, known) if same else fit(diagram, target.chip, chosen.sizes, **target.options())
             if chosen.draft.split and all(plan.tiles.get(parts, 1) == 1 for parts in parts_of(diagram)):
                 raise NotFusable(f"{piece.title} is quickest in one part")
         done = derivation is not None or bool(why) or not chosen.draft.actions
@@ -234,7 +242,7 @@ class WrittenKernelSearch(CutSearch):
         assert isinstance(known.schedules, list)
         first, *others = known.schedules
         try:
-            plan = fit(first.draft.diagram, known.target.chip, first.sizes, **known.target.options())
+            plan = written_plan(first, known)
             if plan.backend == IDEAL:
                 raise NotFusable(plan.reason)
         except CatdiagError as error:
@@ -249,7 +257,7 @@ class WrittenKernelSearch(CutSearch):
         stages = [self._class_of((k, k + 1))[0] for k in range(*span)]
         for k, known in zip(range(*span), stages, strict=True):
             options = self.schedules((k, k + 1))
-            if len(stages) == 1 or not isinstance(options, list) or not _has_module(options[0], known.target):
+            if len(stages) == 1 or not isinstance(options, list) or not _has_module(options[0], known):
                 return False
         return True
 
@@ -261,7 +269,7 @@ class WrittenKernelSearch(CutSearch):
         error = NotFusable(known.made[0].plan.reason)
         known.made = None
         self._drop(known, error)
-        while isinstance(known.schedules, list) and not _has_module(known.schedules[0], known.target):
+        while isinstance(known.schedules, list) and not _has_module(known.schedules[0], known):
             self._drop(known, error)
 
     def _drop(self, known: SegmentClass, error: CatdiagError) -> None:
