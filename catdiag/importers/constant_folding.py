@@ -15,7 +15,7 @@ from catdiag.frontend import elementwise
 from catdiag.frontend.tracing import running, traced
 from catdiag.importers.imported_values import ArrayValue, Environment, Operand, SizeNumber
 from catdiag.importers.program_builder import ProgramBuilder
-from catdiag.importers.size_roots import recognized_number
+from catdiag.importers.size_roots import recognized_number, summed_length
 from catdiag.importers.torch_calls import Unsupported
 from catdiag.util.errors import CatdiagError
 
@@ -105,13 +105,8 @@ def _shaped(b: ProgramBuilder, value: Operand, shape: Sequence[int]) -> bool:
 def _of_size(b: ProgramBuilder, beside: Operand, number: Operand, name: str) -> Operand:
     """A number that divides, or is multiplied: the length of what was summed over beside it, √n or 1/√n of it, as that
     function of the size."""
-    if not isinstance(beside, ArrayValue):
-        return number
-    dim = beside.contracted
-    if name == "div" and isinstance(number, (int, float)) and b.length(dim) == number != 1:
-        b.notes.append(f"{number!r} is read as the length that a sum beside it was over ({b.line or 'no line'})")
-        return SizeNumber(number, lambda env: env.size(dim))
-    return recognized_number(b, beside, number)
+    found = summed_length(b, beside, number) if name == "div" else number
+    return recognized_number(b, beside, found)
 
 
 def _extended(element: str, operands: Sequence[Operand], name: str) -> str:

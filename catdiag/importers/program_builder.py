@@ -88,7 +88,10 @@ class ProgramBuilder(ValueBuilder):
     ) -> ArrayValue:
         """A reduction over some dimensions."""
         make = lambda env, array, axes: function(array, axes) if axes else array  # noqa: E731
-        return self.reduced_with(value, places, keep, make, element or value.element)
+        made = self.reduced_with(value, places, keep, make, element or value.element)
+        if function is frontend.sum:
+            made.contracted = self.factors.resolve(f for k in places for f in value.dims[k])
+        return made
 
     def reduced_with(
         self,

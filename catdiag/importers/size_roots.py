@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
+from itertools import combinations
 from typing import Any
 
 from catdiag.frontend import elementwise
@@ -104,6 +105,20 @@ def _ratio(number: float) -> Fraction | None:
 
 def _noted(b: ValueBuilder, number: float, root: _Root, n: int, line: str | None) -> None:
     b.notes.append(f"{number!r} is read as {root.text}, with n the length {n} ({line or 'no line'})")
+
+
+def summed_length(b: ValueBuilder, beside: Operand, number: Operand) -> Operand:
+    """A number that divides: the length of all that was summed over beside it, or of the only part with so many
+    elements, as that function of the size."""
+    if not isinstance(beside, ArrayValue) or not isinstance(number, (int, float)) or number == 1:
+        return number
+    whole = b.factors.resolve(beside.contracted)
+    parts = [p for k in range(1, len(whole)) for p in combinations(whole, k) if b.length(p) == number]
+    dim = whole if b.length(whole) == number else parts[0] if len(parts) == 1 else ()
+    if not dim:
+        return number
+    b.notes.append(f"{number!r} is read as the length that a sum beside it was over ({b.line or 'no line'})")
+    return SizeNumber(number, lambda env: env.size(dim))
 
 
 def recognized_number(b: ValueBuilder, beside: Operand, number: Operand) -> Operand:

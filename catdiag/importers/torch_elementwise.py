@@ -10,7 +10,7 @@ from catdiag.frontend import elementwise, nn
 from catdiag.frontend.tracing import running
 from catdiag.importers.imported_values import ArrayValue, SizeNumber
 from catdiag.importers.program_builder import ProgramBuilder
-from catdiag.importers.size_roots import pending_number, recognized_number
+from catdiag.importers.size_roots import pending_number, recognized_number, summed_length
 from catdiag.importers.torch_calls import AtenCall, Rule, Unsupported, adding
 
 RULES: dict[str, Rule] = {}
@@ -159,6 +159,7 @@ def _binary(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
             if isinstance(one, ArrayValue) and isinstance(other, ArrayValue) and one.number is not None:
                 return _with_constant(b, bool(one.number) == neutral, one, other)
     elif call.name in ("mul", "div"):
+        right = summed_length(b, left, right) if call.name == "div" and b.read_parts and b.read_roots else right
         right = recognized_number(b, left, right)
         left = recognized_number(b, right, left) if call.name == "mul" else left
         right, pending = pending_number(b, right)

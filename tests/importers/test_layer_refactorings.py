@@ -220,6 +220,22 @@ def likelihood_of_targets_that_do_not_count() -> Refactoring:
 
 
 @pair
+def divergence_by_hand() -> Refactoring:
+    def by_hand(p: Any, q: Any) -> Any:
+        return (p.softmax(-1) * (p.log_softmax(-1) - q.log_softmax(-1))).sum(-1).mean()
+
+    def divergence(p: Any, q: Any) -> Any:
+        return F.kl_div(q.log_softmax(-1), p.softmax(-1), reduction="batchmean")
+
+    return Refactoring(by_hand, divergence, (real(4, 5), real(4, 5)), True)
+
+
+@pair
+def sum_divided_by_another_length() -> Refactoring:
+    return Refactoring(lambda x: x.sum((0, 1)) / 3, lambda x: x.mean(1).sum(), (real(3, 5),), False)
+
+
+@pair
 def adapter_merged() -> Refactoring:
     adapted = Module(
         lambda m, x: m.base(x) + 2.0 * m.up(m.down(x)), base=linear(5, 7, True), down=linear(5, 2), up=linear(2, 7)
