@@ -109,6 +109,7 @@ def _topk(b: ProgramBuilder, call: AtenCall) -> tuple[ArrayValue, ArrayValue]:
     value, k = call["self"], place(call["self"], call.get("dim", -1))
     if not call.get("largest", True) or len(b.factors.resolve(value.dims[k])) > 1:
         raise Unsupported("topk of the smallest, or along a dimension that is a product")
+    b.at_least.append((value.dims[k], call["k"]))
     rest = b.materialized(value, [value.dims[k]])
     found = AtenCall("argmax", {}, call.shapes, "int", "")
     indices = []

@@ -30,6 +30,8 @@ class ValueBuilder:
     notes: list[str] = field(default_factory=list)
     line: str | None = None
     functions: dict[str, Callable[..., Any]] = field(default_factory=dict)
+    at_least: list[tuple[Dimension, int]] = field(default_factory=list)
+    """Dimensions with the least lengths at which the program has a value."""
     read_roots: bool = True
     """Whether numbers are read as roots of sizes (`catdiag.importers.size_roots`), and dimensions that are read at some
     position as of any length."""

@@ -46,6 +46,8 @@ class ModulePair:
 
     single: frozenset[int] = frozenset()
     """The places of inputs that are buffers or constants of one module only."""
+    assume: tuple[str, ...] = ()
+    """Assumptions on sizes without which PyTorch gives no result."""
     runs: Callable[[], tuple[Any, Any]] | None = field(default=None, repr=False, compare=False)
     """The results of both modules as PyTorch runs them on the example, with the same parameters."""
     others: Mapping[str, Callable[[], ModulePair]] = field(default_factory=dict, repr=False, compare=False)
@@ -71,7 +73,8 @@ class ModulePair:
         }  # fmt: skip
         single = one.example.single
         runs = partial(_results, first, second, example, parameters)
-        return ModulePair(*programs, other.example.arrays, sizes, notes, single, runs, {} if ways else others)
+        assume = tuple(dict.fromkeys((*one.example.assume, *other.example.assume)))
+        return ModulePair(*programs, other.example.arrays, sizes, notes, single, assume, runs, {} if ways else others)
 
     @property
     def at_the_example(self) -> str:
@@ -176,7 +179,7 @@ def prove_modules(pair: ModulePair, prove: Proving, assume: Sequence[str] = ()) 
 def _proved(pair: ModulePair, prove: Proving, assume: Sequence[str]) -> tuple[Theorem, tuple[str, ...]]:
     """The theorem about two modules as they were imported."""
     try:
-        return prove(pair.first, pair.second, assume), pair.notes
+        return prove(pair.first, pair.second, (*assume, *pair.assume)), pair.notes
     except (Refuted, Undecided) as error:
         failure = error
     if isinstance(failure, Refuted) and pair.single and pair.agree(random_inputs=True):
@@ -192,7 +195,7 @@ def _proved(pair: ModulePair, prove: Proving, assume: Sequence[str]) -> tuple[Th
     genuine = isinstance(failure, Undecided)
     for weaker, note in _weaker(pair):
         try:
-            theorem = prove(weaker.first, weaker.second, assume)
+            theorem = prove(weaker.first, weaker.second, (*assume, *weaker.assume))
         except Refuted:
             genuine = genuine or not weaker.sizes
         except Undecided:

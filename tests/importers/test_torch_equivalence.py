@@ -111,3 +111,12 @@ def test_what_was_run_has_the_parameters_that_are_compared() -> None:
     seen = int(one[1].num_batches_tracked)
     cd.testing.assert_equivalent(one.eval(), other.eval(), example=(torch.randn(2, 3),))
     assert int(one[1].num_batches_tracked) == seen
+
+
+def test_sizes_at_which_pytorch_gives_no_result_are_no_counterexample() -> None:
+    """Of one number there are no two largest."""
+    with pytest.raises(AssertionError, match="is false") as found:
+        cd.testing.assert_equivalent(
+            lambda x: x.topk(2, -1)[0][..., 1], lambda x: x.max(-1).values, example=(torch.randn(3, 4),)
+        )
+    assert "x_1=1" not in str(found.value)
