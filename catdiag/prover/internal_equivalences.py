@@ -178,18 +178,18 @@ def _run(run: Comparison, sizes: dict[str, int]) -> Iterator[list[Floats]]:
 
 
 def _cuttable(diagram: Diagram) -> list[int]:
-    """The wires that may be cuts: numbers that are computed from inputs. What is known of sizes, indices and masks
-    would be lost at a cut, and views compute nothing."""
-    graph, types = diagram.graph, diagram.graph.wire_types()
+    """The wires that may be cuts: numbers that are computed from inputs, the places of largest ones among them. What is
+    known of sizes, positions and masks would be lost at a cut, and views compute nothing."""
+    graph = diagram.graph
     varies = [True] * len(graph.dom)
     found = []
     for node in graph.nodes:
         of_inputs = any(varies[w] for w in node.inputs) and not isinstance(node.box.op, (Const, Index, SizeOf))
         for ty in node.box.cod:
-            if of_inputs and ty.element == "real" and isinstance(node.box.op, (Einsum, Reduce, Map)):
+            if of_inputs and ty.element in ("real", "int") and isinstance(node.box.op, (Einsum, Reduce, Map)):
                 found.append(len(varies))
             varies.append(of_inputs)
-    return [w for w in found if types[w].element == "real"]
+    return found
 
 
 def _orders(left: ArrayType, right: ArrayType, names: Mapping[str, str]) -> Iterator[tuple[int, ...]]:

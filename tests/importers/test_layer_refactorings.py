@@ -371,6 +371,24 @@ def linear_attention_in_either_order() -> Refactoring:
     )
 
 
+def chosen_experts(one_hot: bool) -> Callable[..., Any]:
+    """The two experts of a token with the largest weights: gathered, or all of them weighted, most by zero."""
+
+    def experts(x: Any, gate: Any, weight: Any) -> Any:
+        value, at = torch.softmax(x @ gate, -1).topk(2, -1)
+        if one_hot:
+            dense = (F.one_hot(at, 3).to(x.dtype) * value[..., None]).sum(1)
+            return torch.einsum("td,edh,te->th", x, weight, dense)
+        return (value[..., None] * torch.einsum("td,tkdh->tkh", x, weight[at])).sum(1)
+
+    return experts
+
+
+@pair
+def two_experts_gathered_or_dense() -> Refactoring:
+    return Refactoring(chosen_experts(False), chosen_experts(True), (real(4, 6), real(6, 3), real(3, 6, 5)), True)
+
+
 def looped(count: int) -> Callable[..., Any]:
     """Experts one after the other."""
 
