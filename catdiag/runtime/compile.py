@@ -19,6 +19,7 @@ from catdiag.category.types import INTEGER_BYTES, size_value
 from catdiag.execute.size_inference import sizes_from_shapes, solve
 from catdiag.runtime.autograd import without_gradient
 from catdiag.runtime.cuda_graph import GraphedLaunch
+from catdiag.runtime.dlpack import is_jax_array, on_tensors
 from catdiag.runtime.machine_code import binaries, launches
 from catdiag.runtime.module_cache import ModuleSource, SourceArgument, imported, launch_options, unseen
 from catdiag.runtime.torch_operator import NAMESPACE, register
@@ -137,7 +138,8 @@ class CompiledKernel:
     # -- running ---------------------------------------------------------------------------------------------
 
     def __call__(self, *arrays: Any, out: Any = None) -> Any:
-        """Runs the kernel. With `out`, a tensor or a tuple of tensors, results are written there.
+        """Runs the kernel. With `out`, a tensor or a tuple of tensors, results are written there. On arrays of JAX the
+        results are such, too.
 
         Raises TypeMismatch for a wrong number of inputs, an element type or a device, and SizeError for a wrong rank or
         length, naming the input and the axis. Raises CatdiagError without a GPU, and for inputs that require a gradient
@@ -145,6 +147,8 @@ class CompiledKernel:
         """
         import torch
 
+        if any(not isinstance(a, torch.Tensor) and is_jax_array(a) for a in arrays):
+            return on_tensors(partial(self, out=out), arrays)
         arrays = self._autocast(arrays)
         if torch.is_grad_enabled() and any(isinstance(a, torch.Tensor) and a.requires_grad for a in arrays):
             if out is not None:

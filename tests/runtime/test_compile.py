@@ -56,6 +56,13 @@ def test_in_the_interpreter() -> None:
 
 @pytest.mark.usefixtures("interpreting")
 class TestRun:
+    def test_it_takes_and_gives_arrays_of_jax(self) -> None:
+        jax = pytest.importorskip("jax")
+        a = data(70, 33)
+        found = kernel()(jax.dlpack.from_dlpack(a), 2.0)
+        assert isinstance(found, jax.Array)
+        assert float(abs(found - jax.dlpack.from_dlpack(kernel()(a, 2.0))).max()) == 0.0
+
     def test_it_gives_what_the_diagram_means(self) -> None:
         a = data(70, 33)
         got = kernel()(a, 2.0)
