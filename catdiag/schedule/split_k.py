@@ -2,7 +2,7 @@
 
 The first kernel runs the parts in parallel and saves the state of each. The second merges the states in order. Boxes
 that both need are computed in both. `split_body` gives the two kernels of a body; costs, plans and listings are made
-of these. Code generators read the loops over parts from the statements (`catdiag.schedule.statements`).
+of these. `split_statements` gives them as statements of the whole body, which code is generated from.
 
 The machine that counts has a form of its own: `catdiag.simulate.split_diagram`.
 """
@@ -18,6 +18,7 @@ from catdiag.category.resizing import resize
 from catdiag.category.substitution import inline
 from catdiag.category.traversal import all_boxes
 from catdiag.category.types import ArrayType, Axis, Size, Ty
+from catdiag.schedule.statements import Carry, For, Let, NestValue, Save, Slice, Start, Statement, read, statements
 from catdiag.util.errors import CatdiagError
 
 
@@ -155,6 +156,46 @@ def split_body(body: Graph, tiles: Sequence[str] = ()) -> SplitBody:
     merging = reachable(Graph(body.dom @ merges.dom, tuple(nodes), outputs))
     along = tuple(t.axis(loop.axis) is not None for t in body.dom)
     return SplitBody(loop, part_of_axis(saving, loop), merging, along)
+
+
+def split_statements(body: Sequence[Statement]) -> tuple[list[Statement], For, list[Statement], list[Statement]]:
+    """The statements around a loop over parts by kernel: those that the first runs before the loop; the loop; those
+    that the second runs again, and those that it runs from the merge on.
+
+    Each runs the loops that it needs, and saves are the first's. What is left out is loops only.
+    """
+    at = next(k for k, s in enumerate(body) if isinstance(s, For) and s.kind == "parts")
+    loop, before, after = body[at], body[:at], list(body[at + 1 :])
+    assert isinstance(loop, For)
+    saves = [s for s in before if any(isinstance(inner, Save) for _, inner in statements([s]))]
+    again = [s for s in before if s not in saves or isinstance(s, For)]
+    return _needed_loops(before, [*saves, loop]), loop, _needed_loops(again, after), after
+
+
+def _needed_loops(before: Sequence[Statement], later: Sequence[Statement]) -> list[Statement]:
+    """Statements without the loops of which nothing is needed later."""
+    wanted = {value for _, s in statements(later) for value in read(s)}
+    kept: list[Statement] = []
+    for statement in reversed(before):
+        parts = [s for _, s in statements([statement])]
+        needed = statement in later or not wanted.isdisjoint(value for s in parts for value in _made(s))
+        if needed:
+            wanted.update(value for s in parts for value in read(s))
+        if needed or not isinstance(statement, For):
+            kept.append(statement)
+    return kept[::-1]
+
+
+def _made(statement: Statement) -> tuple[NestValue, ...]:
+    """The values that a statement itself makes or changes."""
+    match statement:
+        case Let(targets=targets):
+            return targets
+        case Slice(target=target) | Save(target=target):
+            return (target,)
+        case Start(states=states) | Carry(states=states):
+            return states
+    return ()
 
 
 def merging_loop(op: FoldOp, box: Box, loop: SplitLoop) -> Box:

@@ -43,6 +43,7 @@ from catdiag.schedule.contractions import deciding
 from catdiag.schedule.live_ranges import is_view
 from catdiag.schedule.loop_nest import LoopNest, lower
 from catdiag.schedule.operand_types import result_type, widest_of
+from catdiag.schedule.split_k import split_statements
 from catdiag.schedule.statements import For, Let, LoopSpan, Make, NestValue, Save, Statement, statements
 from catdiag.schedule.stored_types import element_types, rest_type
 from catdiag.util.errors import CatdiagError, SizeError, TypeMismatch
@@ -289,7 +290,7 @@ class _ModuleBuilder:
         if split is None:
             self._run(writing, body, "what is not in groups")
         else:
-            writing = self._parts(For("tiles", (), list(body)), split, env)
+            writing = self._parts(For("tiles", (), list(body)), env)
         for s in body:
             if isinstance(s, Save):
                 env[s.target] = self.shared.saved[s.target]
@@ -353,7 +354,7 @@ class _ModuleBuilder:
             if self.specialized[self.place] and self.kernels and self.kernels[-1].place == self.place:
                 self._specialize(env, spans, group.body)
         else:
-            self._parts(group, split, env)
+            self._parts(group, env)
         for value, array in self.shared.saved.items():
             env[value] = array
 
@@ -408,16 +409,17 @@ class _ModuleBuilder:
         else:
             self.specialized_kernels[kernel.name] = found
 
-    def _parts(self, group: For, split: For, env: dict[NestValue, Pull]) -> Writing:
+    def _parts(self, group: For, env: dict[NestValue, Pull]) -> Writing:
         """A split loop (split-K): one kernel saves a state for each part, a second one merges them.
 
-        Returns the writer of the second kernel. `group` holds the statements around `split`, the loop over parts.
+        Returns the writer of the second kernel. `group` holds the statements around the loop over parts.
         """
+        before, split, again, after = split_statements(group.body)
         (span,) = split.spans
-        at = group.body.index(split)
         first = self._writing(env, group.spans)
+        first.body(before)
         first.parts = span
-        first.body([*group.body[:at], *split.body])
+        first.body(split.body)
         partial_states: dict[NestValue, StoredArray] = {}
         starts = {s.symbol: s for s in group.spans}
         for value in split.partial_states:
@@ -440,9 +442,8 @@ class _ModuleBuilder:
             first.done(self._name(), f"{_tiled(group.spans)}, a part of {span.axis} each", self.place, chunk=span)
         )
         second = self._writing(env, group.spans)
-        # Values from before the loop that are read after the merge are computed again.
-        second.body([s for s in group.body[:at] if not isinstance(s, (Save, For))])
-        for s in group.body[at + 1 :]:
+        second.body(again)
+        for s in after:
             if isinstance(s, For) and s.kind == "merge":
                 second.merged(s, partial_states, span)
             else:
