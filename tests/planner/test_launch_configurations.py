@@ -379,3 +379,17 @@ def test_the_entries_of_a_window_count_and_not_those_of_the_plane_it_is_cut_from
     first = propose(cd.library.get("average_pool").group("n y x c"), "H200", sizes, most=1)[0]
     window = 2 * 2  # of h and w, for each position of y and x
     assert 2 * window * math.prod(first.tiles.values()) / (32 * first.warps) >= 64  # bytes a thread, in bf16
+
+
+def test_sums_of_rows_cost_more_where_more_warps_put_them_together() -> None:
+    """Of an H200, in µs: five sums of rows of 16,384 in blocks of the loop, by so many warps."""
+    measured = {(4096, 4): 64.3, (2048, 4): 67.2, (1024, 4): 92.8, (2048, 8): 92.7, (4096, 16): 103.3}
+    rows = cd.library.get("correlation").stream("x").group("q")
+    found = Candidates(searching(rows, "H200", {"q": 4096, "x": 16_384}, "bf16"))
+    predicted = {
+        (block, warps): float(found._timed(1, {"g_q": 1, "s_x": block}, warps, found.backend(1, False)).seconds) * 1e6
+        for block, warps in measured
+    }
+    few = max(predicted[4096, 4], predicted[2048, 4])
+    assert few < min(time for (block, warps), time in predicted.items() if block / warps < 512)
+    assert all(0.8 < predicted[key] / measured[key] < 1.25 for key in measured), predicted
