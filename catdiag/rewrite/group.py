@@ -351,7 +351,7 @@ def _outside(graph: Graph, axes: Iterable[Axis]) -> set[int]:
             found.add(place)
             given.update(outputs)
         elif is_rematerialized(node, rematerialized) or (
-            (isinstance(op, (Rename, Reindex)) or is_view(node.box))
+            (isinstance(op, (Rename, Reindex, View)) or is_view(node.box))
             and all(w in given or w in forms for w in node.inputs)
         ):
             forms.update(dict.fromkeys(outputs, place))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 import catdiag as cd
@@ -69,3 +70,23 @@ def test_what_is_picked_from_need_not_cross_the_edge() -> None:
 def test_logits_of_any_width_are_planned() -> None:
     found = cd.library.get("cross_entropy").plan("H200", {"t": 8192, "v": 128256})
     assert [kernel.loops for kernel in found.kernels] == ["stream v, group t"]
+
+
+@cd.algorithm("b x 3 h d -> b h x d")
+def packed(P: Any) -> Any:
+    """Attention of queries, keys and values in one array."""
+    Q, K, V = (cd.gather(P, "3", k) for k in range(3))
+    K, V = (A.rename(x="y") for A in (K, V))
+    S = cd.einsum("b x h d, b y h d -> b h x y", Q, K)
+    return cd.einsum("b h x y, b y h d -> b h x d", cd.softmax(S, "y"), V)
+
+
+def test_a_loop_reads_blocks_of_what_is_picked_and_renamed() -> None:
+    """Keys are at other positions than queries, so that the choice of each is read outside of the group too."""
+    made = packed.stream("y").group("b h x")
+    (box,) = (box for box in made.boxes if "group" in box.name)
+    assert [ty.names for ty in box.dom][1:] == [("b", "y", "h", "d")] * 2
+    found = made.plan("H200", {"b": 2, "h": 8, "x": 8192, "d": 64})
+    assert found.backend == "triton" and not made.theorem.conditional
+    arrays = np.random.default_rng(0).normal(size=(1, 6, 3, 2, 4))
+    np.testing.assert_allclose(made(arrays), packed(arrays), rtol=1e-12)
