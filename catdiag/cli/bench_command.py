@@ -138,11 +138,11 @@ def _derived(
 ) -> Any:
     from catdiag.chip import hardware
     from catdiag.cli.derive_report_data import DeriveRequest, DeriveTarget, derive
-    from catdiag.solvers.z3 import Z3
+    from catdiag.solvers.z3 import borrowed
 
     target = DeriveTarget(hardware.get(chip), sizes, request.dtype, None, whole)
     groups = None if request.group is None else axis_names(request.group)
-    with Z3() as ask:
+    with borrowed() as ask:
         wanted = DeriveRequest(request.stream, groups, split=request.split, skip=request.skip)
         report = derive(diagram, ask, target, wanted)
     return report.derivation

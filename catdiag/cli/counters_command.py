@@ -50,11 +50,11 @@ def _point(request: CounterArgs) -> tuple[Derivation, ProfilePoint]:
     from catdiag.measure.profile.expected_counters import point_of
     from catdiag.planner.multi_kernel_plan import one_kernel
     from catdiag.planner.partition import plan
-    from catdiag.solvers.z3 import Z3
+    from catdiag.solvers.z3 import borrowed
     from catdiag.util.errors import CatdiagError
 
     sizes, given, chip = parse_sizes(request.size), parse_sizes(request.tiles), hardware.get(request.on)
-    with Z3() as ask:
+    with borrowed() as ask:
         ask.start()
         diagram = operator(request.op)
         scalars = {n: sizes.pop(n) for n in integers_of(diagram) if n in sizes}

@@ -40,14 +40,14 @@ def run_derive(options: DeriveOptions) -> int:
     written, and for what was not proved: then only the report is printed, and written as JSON."""
     from catdiag.cli.derive_report_data import derive
     from catdiag.cli.derive_sources import Files, launched, texts
-    from catdiag.solvers.z3 import Z3
+    from catdiag.solvers.z3 import borrowed
 
     written_out = None if options.pseudocode in (None, "-") else Path(str(options.pseudocode))
     files = Files(written_out, options.triton, options.numpy)
     check_writable(options.json, options.certificate, options.html, *files.paths)
     request = _request(options)
     sizes = parse_sizes(options.size)
-    with Z3() as ask:
+    with borrowed() as ask:
         ask.start()
         diagram, example_sizes = _subject(options)
         if options.grad is not None:
@@ -166,11 +166,11 @@ def run_prove(
 ) -> int:
     """Runs `catdiag prove` on two diagrams or modules: prints the verdict, for modules what it is about, too, and
     returns its exit status. Raises CatdiagError for wrong use."""
-    from catdiag.solvers.z3 import Z3
+    from catdiag.solvers.z3 import borrowed
 
     check_writable(certificate, counterexample)
     require_limit(limit)
-    with Z3() as ask:
+    with borrowed() as ask:
         ask.start()
         from catdiag.prover.api import Refuted, Undecided, prove_with, refutable, statement_of
 

@@ -80,11 +80,11 @@ def _derived(diagram: Diagram, options: DrawOptions) -> Diagram:
     from catdiag.cli.io_report import best_of
     from catdiag.rewrite.skip import skip as skip_axis
     from catdiag.rewrite.stream.streaming import split as split_axis
-    from catdiag.solvers.z3 import Z3
+    from catdiag.solvers.z3 import borrowed
 
     if options.passes < 1:
         raise UsageError(f"passes is {options.passes}: expected a whole number of loops over the axis, 1 or more")
-    with Z3() as ask:
+    with borrowed() as ask:
         groups = None if options.group is None else axis_names(options.group)
         derivation = best_of(diagram, ask, options.stream, groups, options.passes)
         for axis in options.split:

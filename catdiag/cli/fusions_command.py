@@ -92,7 +92,7 @@ def run_sharding(
     from catdiag.rewrite.derivation import Derivation
     from catdiag.rewrite.group import group as grouped
     from catdiag.rewrite.stream.streaming import stream as streamed
-    from catdiag.solvers.z3 import Z3
+    from catdiag.solvers.z3 import borrowed
 
     counts: dict[str, int | str] = {}
     for part in (p for text in over for p in text.split(",")):
@@ -109,7 +109,7 @@ def run_sharding(
             raise UsageError(f"cannot read {part!r}: expected array=axis, or array=all, as in --stored X=t,W=all")
         places[array] = None if axis == "all" else axis
     diagram = operator(op)
-    with Z3() as ask:
+    with borrowed() as ask:
         made = Derivation.start(diagram, ask)
         made = made if stream is None else streamed(made, stream)
         made = made if group is None else grouped(made, group)

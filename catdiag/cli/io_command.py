@@ -37,9 +37,9 @@ def run_io(options: IoOptions) -> None:
     diagram = operator(options.op)
     subject, bounded, steps = diagram, diagram, tuple[str, ...]()
     if _derived(options) or (chain is not None and not options.unfused):
-        from catdiag.solvers.z3 import Z3
+        from catdiag.solvers.z3 import borrowed
 
-        with Z3() as ask, working("deriving"):
+        with borrowed() as ask, working("deriving"):
             derivation = _derivation(options, diagram, ask)
         subject, bounded = derivation.diagram, derivation.operations
         steps = tuple(step.name for step in derivation.steps)

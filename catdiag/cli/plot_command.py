@@ -49,10 +49,10 @@ def run_plot(request: PlotArgs) -> None:
     check_writable(output)
     from catdiag.draw.plots.figure_files import save, svg
     from catdiag.draw.plots.plot_style import load
-    from catdiag.solvers.z3 import Z3
+    from catdiag.solvers.z3 import borrowed
 
     load()
-    with Z3() as ask:
+    with borrowed() as ask:
         ask.start()
         figure = _figure(request, ask)
     theme: Literal["auto", "light", "dark"] = "light" if request.theme == "light" else "auto"

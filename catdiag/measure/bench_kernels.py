@@ -14,7 +14,7 @@ from catdiag.planner.kernel_drafts import parts_of
 from catdiag.planner.multi_kernel_plan import LAUNCH_S, Plan
 from catdiag.planner.partition import plan
 from catdiag.rewrite.derivation import derivation_of
-from catdiag.solvers.z3 import Z3
+from catdiag.solvers.z3 import borrowed
 from catdiag.util.errors import CatdiagError
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def _streamed(
 ) -> list[PlannedKernels]:
     """The diagram streamed along one axis and grouped, for each axis that gives a Triton kernel; the fastest first."""
     try:
-        with Z3() as ask:
+        with borrowed() as ask:
             tried, _ = attempts(diagram, ask, memory)
     except CatdiagError:
         return []

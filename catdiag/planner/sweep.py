@@ -242,9 +242,9 @@ def _derived(name: str) -> Diagram:
 def _blocked(diagram: Diagram) -> Diagram:
     """A diagram streamed and grouped as takes the least memory; itself where neither can be done."""
     from catdiag.planner.derivation_search import attempts, best, memory
-    from catdiag.solvers.z3 import Z3
+    from catdiag.solvers.z3 import borrowed
 
-    with Z3() as ask:
+    with borrowed() as ask:
         tried, _ = attempts(diagram, ask, memory)
         return best(tried).derivation.diagram
 
