@@ -287,9 +287,8 @@ class Writing:
             """The end of the last whole block before `end`."""
             return nodes.op("mul", nodes.op("floordiv", nodes.op("max", end, nodes.const(0, "int")), block), block)
 
-        ends = [k.size(span.size), *context.unmasked.upper]
         top = high
-        for end in ends:
+        for end in (k.size(span.size), *context.unmasked.upper):
             top = nodes.op("min", top, end)
         inner_end = nodes.op("max", whole_blocks(top), low) if low.value != 0 else whole_blocks(top)
         inner_start = low

@@ -346,7 +346,7 @@ class LaunchWriter:
             arguments.append("in_registers=in_registers")
         if "_tanh" in kernel.helpers:
             arguments.append(f"fast={self._fast()}")
-        if "_transposed" in kernel.helpers:
+        if kernel.helpers & {"_transposed", "_completed"}:
             arguments.append(f"compiled={self._compiled()}")
         arguments += self._wide(kernel)
         warps, stages = (f"{name}[{kernel.place}]" if self.several else name for name in ("num_warps", "num_stages"))

@@ -28,7 +28,7 @@ def parameters_of(kernel: KernelSpec) -> tuple[Parameter, ...]:
     constants += ["deterministic"] if kernel.added else []
     constants += ["in_registers"] if "_in_registers" in kernel.helpers else []
     constants += ["fast"] if "_tanh" in kernel.helpers else []
-    constants += ["compiled"] if "_transposed" in kernel.helpers else []
+    constants += ["compiled"] if kernel.helpers & {"_transposed", "_completed"} else []
     constants += ["wide"] if kernel.reaches else []
     return (*map(Parameter, names), *(Parameter(c, constant=True) for c in constants))
 

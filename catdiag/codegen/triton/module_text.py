@@ -82,7 +82,7 @@ class ModuleText:
         lines = [*checks(self.fp8).splitlines(), "", ""]
         if self.has_outputs:
             lines += [*WRITABLE.splitlines(), "", ""]
-        of_nvidia = any(k.helpers & {"_tanh", "_transposed"} for k in self.kernels)
+        of_nvidia = any(k.helpers & {"_tanh", "_transposed", "_completed"} for k in self.kernels)
         if of_nvidia or any(k.rows for k in self.kernels):
             lines += [*AMD.splitlines(), "", ""]
         if any(k.rows for k in self.kernels):

@@ -116,6 +116,22 @@ def zero_outside(node: TileNode, condition: TileNode) -> bool:
     return all(one in held or one.kind == "and" for one in needed)
 
 
+def made_in_loop(node: TileNode, converted: bool) -> bool:
+    """Whether a factor, `converted` or not, is computed in a loop of blocks that it loads, and of no product."""
+    while node.kind == "relabel":
+        (node,) = node.args
+    if (node.kind == "load" and not converted) or node.scope.parent is None:
+        return False
+    stack, seen = [node], {node}
+    while stack:
+        one = stack.pop()
+        if one.kind == "dot":
+            return False
+        stack += [a for a in one.args if a not in seen]
+        seen.update(one.args)
+    return True
+
+
 def natural(node: TileNode) -> bool:
     """Whether an integer is known to be nonnegative; False where this is not seen."""
     if node.value is not None:

@@ -134,6 +134,17 @@ def _transposed{own}(x, compiled: {tl}.constexpr):
         found = {tl}.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r", [found], x.dtype, is_pure=True, pack=pack)
     return found
 ''',
+    "_completed": '''@{jit}.jit
+def _completed{own}(x, compiled: {tl}.constexpr):
+    """A product that is complete, since an instruction reads it.
+
+    Triton 3.6 else goes on with the next iteration, and uses registers of a first factor that it has made again while
+    the product still reads them.
+    """
+    if compiled:
+        x = {tl}.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r", [x], x.dtype, is_pure=True, pack=1)
+    return x
+''',
     "_tanh": '''@{jit}.jit
 def _tanh{own}(x, fast: {tl}.constexpr):
     """The hyperbolic tangent; if `fast` by the chip's own instruction, within 1.1e-5 of it (relative)."""

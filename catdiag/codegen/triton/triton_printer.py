@@ -36,7 +36,7 @@ from catdiag.codegen.syntax import (
     length_of,
     method,
 )
-from catdiag.codegen.triton.tile_nodes import Dim, Scope, TileNode, natural
+from catdiag.codegen.triton.tile_nodes import Dim, Scope, TileNode, made_in_loop, natural
 from catdiag.codegen.triton.triton_dialect import TRITON
 from catdiag.util.errors import TypeMismatch
 
@@ -350,6 +350,9 @@ class TritonPrinter:
         flat = _flat(batch, rows, columns)
         start = () if acc is None else (self._reshaped(self.aligned(acc, node.dims), node.dims, flat),)
         made = call("tl.dot", left, right, *start, **self.precision(a, b))
+        if acc is not None and made_in_loop(a, kinds[0] is not None):
+            self.helpers.add("_completed")
+            made = call("_completed", made, Name("compiled"))
         return made if len(flat) == len(node.dims) else call("tl.reshape", made, tile_shape(node.dims))
 
     def _matrix(
