@@ -132,15 +132,16 @@ def made_in_loop(node: TileNode, converted: bool) -> bool:
     return True
 
 
-def natural(node: TileNode) -> bool:
-    """Whether an integer is known to be nonnegative; False where this is not seen."""
+def natural(node: TileNode, starts: bool = True) -> bool:
+    """Whether an integer is known to be nonnegative; False where this is not seen, as of `starts` of tiles if asked."""
     if node.value is not None:
         return node.value >= 0
-    if node.kind == "arange" or (node.kind == "symbol" and any(node.data[1:])):
+    if node.kind == "arange" or (node.kind == "symbol" and any(node.data[1:] if starts else node.data[1:2])):
         return True
     if node.kind == "max":
-        return any(map(natural, node.args))
-    return node.kind in ("add", "mul", "min", "floordiv", "long", "relabel") and all(map(natural, node.args))
+        return any(natural(a, starts) for a in node.args)
+    kinds = ("add", "mul", "min", "floordiv", "long", "relabel")
+    return node.kind in kinds and all(natural(a, starts) for a in node.args)
 
 
 def terms(node: TileNode, sign: str = "add") -> list[tuple[str, TileNode]]:

@@ -268,7 +268,7 @@ class TritonPrinter:
         """Whether a quotient is known to be one of a natural number and a positive one, which `//` rounds down."""
         number, by = node.args
         sure = (by.value is not None and by.value > 0) or (by.kind == "symbol" and by.data[1])
-        return bool(sure) and natural(number)
+        return bool(sure) and natural(number, starts=False)  # else loads are copied ahead of which that is not said
 
     def _reduce(self, node: TileNode) -> PythonExpression:
         (arg,) = node.args
