@@ -11,7 +11,7 @@ import random
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import catdiag as cd
@@ -21,6 +21,7 @@ from catdiag.codegen.torch_reference import torch_reference
 from catdiag.measure.bench import raised, reason
 from catdiag.measure.bench_case import BenchCase, case_of
 from catdiag.measure.bench_kernels import kernel_of
+from catdiag.measure.output_check import TORCH
 from catdiag.util.errors import CatdiagError
 
 LIBRARY, RANDOM = "library", "random"
@@ -94,6 +95,10 @@ _PARTS = {"start": (1, 2), "length": (3, 4), "prefix": (1, 4), "width": (1, 8), 
 """Integers that are so much of the keys."""
 _WEIGHTS = {"W", "U", "G", "A", "B", "R", "f", "w", "P"}
 """Inputs that are drawn smaller in layers, so that their results are about 1."""
+
+
+NAMES = {torch: name for name, torch in TORCH.items() if name != "tf32"}
+"""Element types by torch's names."""
 
 
 @dataclass(frozen=True)
@@ -201,13 +206,17 @@ class Deriving:
         group: str,
     ) -> BenchCase:
         known = {**sizes, **{n: v for n, v in values.items() if isinstance(v, int) and v > 0}}  # trip counts
-        kernels, refused = [], ""
+        kernels, refused, kinds = [], "", {}
         try:
-            kernels = [kernel_of(cd.Program(diagram).plan(self.chip, known, dtype=dtype))]
+            plan = cd.Program(diagram).plan(self.chip, known, dtype=dtype)
+            kernels = [kernel_of(plan)]
+            kinds = {array.name: NAMES[array.dtype] for array in plan.written().outputs}
         except raised() as error:
             refused = reason(error)
-        return case_of(diagram, sizes, dtype, scalars=values, draws=drawn, name=title, group=group, kernels=kernels,
+        case = case_of(diagram, sizes, dtype, scalars=values, draws=drawn, name=title, group=group, kernels=kernels,
                        refused=refused)  # fmt: skip
+        outputs = (replace(a, dtype=k) for a, k in zip(case.outputs, kinds.values(), strict=True)) if kinds else ()
+        return replace(case, outputs=tuple(outputs) or case.outputs)  # statistics are wider than other results
 
     def chance(self, count: int, seed: int = 0) -> Iterator[Swept]:
         """Random programs, each in a form that was drawn too: what cannot be grouped or streamed is left out."""
