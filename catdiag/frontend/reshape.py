@@ -27,7 +27,8 @@ def rearrange(array: Operand, pattern: str, **lengths: int) -> Traced:
     >>> cd.algorithm("b g")(lambda a: rearrange(a, "b g -> (g b)"))([[1, 2, 3], [4, 5, 6]]).tolist()
     [1.0, 4.0, 2.0, 5.0, 3.0, 6.0]
 
-    An axis `1` may be added or removed. Raises AxisError where the two sides or the array do not have the same axes, or
+    An axis `1` may be added or removed. Axes have their sizes already: `lengths`, as in einops' `h=3`, are refused with
+    what to write instead. Raises AxisError where the two sides or the array do not have the same axes, or
     an array would have an axis twice; SignatureError for a pattern that does not parse.
     """
     trace = running()
