@@ -206,16 +206,16 @@ class Deriving:
         group: str,
     ) -> BenchCase:
         known = {**sizes, **{n: v for n, v in values.items() if isinstance(v, int) and v > 0}}  # trip counts
-        kernels, refused, kinds = [], "", {}
+        kernels, refused, kinds = [], "", list[str]()
         try:
             plan = cd.Program(diagram).plan(self.chip, known, dtype=dtype)
             kernels = [kernel_of(plan)]
-            kinds = {array.name: NAMES[array.dtype] for array in plan.written().outputs}
+            kinds = [NAMES[array.dtype] for array in plan.written().outputs]
         except raised() as error:
             refused = reason(error)
         case = case_of(diagram, sizes, dtype, scalars=values, draws=drawn, name=title, group=group, kernels=kernels,
                        refused=refused)  # fmt: skip
-        outputs = (replace(a, dtype=k) for a, k in zip(case.outputs, kinds.values(), strict=True)) if kinds else ()
+        outputs = (replace(a, dtype=k) for a, k in zip(case.outputs, kinds, strict=True)) if kinds else ()
         return replace(case, outputs=tuple(outputs) or case.outputs)  # statistics are wider than other results
 
     def chance(self, count: int, seed: int = 0) -> Iterator[Swept]:
