@@ -47,7 +47,7 @@ def router() -> cd.Program:
 
 
 def dots(text: str) -> list[str]:
-    return [line for line in text.splitlines() if " = tl.dot(" in line]
+    return [line for line in text.splitlines() if " = " in line and "tl.dot(" in line]
 
 
 def test_each_product_has_the_type_of_its_own_factors() -> None:

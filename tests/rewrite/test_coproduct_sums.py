@@ -70,5 +70,5 @@ def test_a_program_that_fits_in_no_other_form_is_planned_term_by_term() -> None:
         lambda A, b: cd.max(cd.exp(cd.concat([A, cd.broadcast(b, "q 1")], "x+1")), "x+1")
     )
     plan = peak.plan("H200", {"q": 1024, "x": 262144})
-    assert [kernel.loops for kernel in plan.kernels] == ["stream x, group q"]
+    assert [kernel.loops for kernel in plan.kernels] == ["stream x, split x, group q"]
     assert plan.backend == "triton" and not plan.theorem.conditional and plan.source == peak.diagram
