@@ -117,7 +117,7 @@ def automodule(name: str, heading: str) -> str:
 
 def said_by(*arguments: str) -> nodes.literal_block:
     """What a command of catdiag prints, as it stands."""
-    command = [sys.executable, "-m", "catdiag.cli", *arguments]
+    command = [sys.executable, "-m", "catdiag", *arguments]
     env = {**os.environ, "COLUMNS": "96"}
     text = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=True).stdout.strip("\n")
     return nodes.literal_block(text, text, language="text")

@@ -20,7 +20,7 @@ ROOMS = [
     "util", "kernel", "solvers", "category", "chip", "frontend", "importers", "library", "schedule", "execute",
     "prover", "rewrite", "simulate", "optimum", "cost", "bounds", "codegen", "runtime", "planner", "testing",
     "measure", "draw", "program", "integrations", "constructors",
-    "nn", "errors", "cli",
+    "nn", "errors", "cli", "__main__",
 ]  # fmt: skip
 # The package's face names what it re-exports.
 FACE = "catdiag"

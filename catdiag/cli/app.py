@@ -160,7 +160,7 @@ def fusions(
 
 
 @app.command()
-def spread(
+def shard(
     op: Annotated[str, typer.Argument(help=OPERATOR, metavar="OP")],
     over: Annotated[list[str], typer.Option(help="Axes and over how many devices: q=8, or q=P.")],
     stream: Annotated[str | None, typer.Option(help="Stream this axis first.")] = None,
@@ -171,7 +171,7 @@ def spread(
     dtype: Annotated[str | None, typer.Option(help="Count bytes of this element type [values].")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Spread an operator over several devices: what each receives, holds and computes, as formulas."""
+    """Shard an operator over a mesh of devices: what each receives, holds and computes, as formulas."""
     with guarded():
         from catdiag.cli.fusions_command import run_sharding
 

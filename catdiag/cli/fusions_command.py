@@ -1,4 +1,4 @@
-"""`catdiag fusions` and `catdiag spread`: one kernel or several, one device or several; as text or JSON."""
+"""`catdiag fusions` and `catdiag shard`: one kernel or several, one device or several; as text or JSON."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def run_sharding(
     op: str, over: Sequence[str], stream: str | None, group: str | None, stored: Sequence[str], dtype: str | None,
     as_json: bool,
 ) -> None:  # fmt: skip
-    """Runs `catdiag spread`: an operator, streamed and grouped, on a mesh of devices."""
+    """Runs `catdiag shard`: an operator, streamed and grouped, on a mesh of devices."""
     from catdiag.cost.sharding import sharding
     from catdiag.rewrite.derivation import Derivation
     from catdiag.rewrite.group import group as grouped
@@ -100,7 +100,7 @@ def run_sharding(
         if not axis or not equals or not count:
             raise UsageError(f"cannot read {part!r}: expected axis=devices, as in --over q=8 or --over q=P")
         if count.isascii() and count.isdigit() and len(count) > 18:
-            raise UsageError(f"axis {axis} is spread over {count[:20]}… devices: expected at most {10**18 - 1}")
+            raise UsageError(f"axis {axis} is sharded over {count[:20]}… devices: expected at most {10**18 - 1}")
         counts[axis] = int(count) if count.isascii() and count.isdigit() else count
     places: dict[str, str | None] = {}
     for part in (p for text in stored for p in text.split(",")):

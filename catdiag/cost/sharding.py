@@ -1,11 +1,11 @@
-"""A diagram spread over several devices: one more level, above their memories.
+"""A diagram sharded over several devices: one more level, above their memories.
 
-An axis that a diagram runs in groups of is spread over P devices by tiles of 1/P of it, each device working on one; an
+An axis that a diagram runs in groups of is sharded over P devices by tiles of 1/P of it, each device working on one; an
 axis that it runs a loop over, by parts of 1/P, whose states are merged. Nothing else is chosen: which arrays must move
 follows from the axes that they have.
 
-- **Needed.** A device works on the tile of each array along the spread axes that the array has.
-- **Stored.** An array lies in the devices' memories in equal shares. One that has a spread axis is stored along it,
+- **Needed.** A device works on the tile of each array along the sharded axes that the array has.
+- **Stored.** An array lies in the devices' memories in equal shares. One that has a sharded axis is stored along it,
   so that the share is the tile that is needed: it *stays*. One that lacks it is stored along some other axis, and is
   needed whole by all devices along it. If loops read it block by block, blocks of a share each *rotate* from device
   to device, and only two of them need room (ring attention: Liu, Zaharia and Abbeel 2023); if not, it is *gathered*
@@ -81,7 +81,7 @@ class Shard:
 class Sharding:
     """A diagram on several devices: what each receives, holds and computes, in values, or bytes with a dtype.
 
-    `mesh` gives how many there are along each spread axis; `count` of them there are in all. `received` is what one
+    `mesh` gives how many there are along each sharded axis; `count` of them there are in all. `received` is what one
     device receives in the whole run, and `transfers` what all of them do: H of the edge. `memory` is what a device
     holds at once: its shares, arrays gathered whole, two blocks of those that rotate, states. `flops` is the
     contractions' work of one device. `steps` is in how many steps blocks come round: 1 where nothing rotates.
@@ -162,7 +162,7 @@ class Sharding:
         require(isinstance(hierarchy, Hierarchy), "the hierarchy", hierarchy, "a catdiag.chip.hierarchy.Hierarchy")
         level, edge = hierarchy.level(lower), hierarchy.edge(upper, lower)
         if self.unit != "bytes":
-            raise CatdiagError("levels are in bytes: spread the diagram with a dtype, such as dtype='bf16'")
+            raise CatdiagError("levels are in bytes: shard the diagram with a dtype, such as dtype='bf16'")
 
         def at(formula: Expr) -> Any:
             put = {s: sizes[s.name] for s in formula.free_symbols if s.name in sizes}
@@ -175,7 +175,7 @@ class Sharding:
         count = int(at(self.count))
         if count != level.count:
             raise CatdiagError(
-                f"the diagram is spread over {count} devices, and hierarchy {hierarchy.name!r} has {level.count} of "
+                f"the diagram is sharded over {count} devices, and hierarchy {hierarchy.name!r} has {level.count} of "
                 f"{lower!r}: expected as many"
             )
         memory, received = int(at(self.memory)), int(at(self.received))
@@ -218,7 +218,7 @@ class ShardingCost:
 def sharding(
     diagram: Diagram | HasDiagram, over: Mapping[str, int | str], *, stored: Layouts | None = None, dtype: Dtype = None
 ) -> Sharding:
-    """A derived diagram on several devices, of one kernel, whose axes `over` are each spread over so many of them.
+    """A derived diagram on several devices, of one kernel, whose axes `over` are each sharded over so many of them.
 
     `over` gives a number, or the symbol of one (`"P"`), for axes that the diagram is grouped over, and for one that it
     streams. `stored` says of arrays by name along which axis they are stored, if not as the module says, or None: each
@@ -235,10 +235,10 @@ def sharding(
     counts: dict[str, Expr] = {}
     for axis, count in over.items():
         if isinstance(count, bool) or not isinstance(count, (int, str)) or (isinstance(count, int) and count < 1):
-            raise CatdiagError(f"axis {axis!r} is spread over {count!r}: expected a number of devices, or its symbol")
+            raise CatdiagError(f"axis {axis!r} is sharded over {count!r}: expected a number of devices, or its symbol")
         counts[axis] = symbol(count) if isinstance(count, str) else sympy.Integer(count)
     if not counts:
-        raise CatdiagError("no axis to spread: give one with a number of devices, such as {'q': 8}")
+        raise CatdiagError("no axis to shard: give one with a number of devices, such as {'q': 8}")
     layout = _ShardLayout(diagram, counts, dict(stored or {}), dtype)
     shares = [*layout.inputs(), *layout.results()]
     account = io(diagram, dtype=dtype)
@@ -272,7 +272,7 @@ class _ShardLayout:
         groups = [k for k in working if isinstance(flat.graph.nodes[k].box.op, GroupOp)]
         if len(groups) > 1 or (not groups and not working):
             raise CatdiagError(
-                f"{len(groups)} kernels are in the diagram: one that is derived by .stream and .group is spread"
+                f"{len(groups)} kernels are in the diagram: one that is derived by .stream and .group is sharded"
             )
         self.tiles: dict[str, tuple[str, Expr]] = {}
         body = flat.graph
@@ -292,7 +292,7 @@ class _ShardLayout:
         for axis in self.partitioned:
             if axis not in streamed:
                 known = ", ".join([*self.tiles, *streamed]) or "none"
-                raise AxisError(f"axis {axis!r} is neither grouped nor streamed, so that it is not spread: {known} are")
+                raise AxisError(f"axis {axis!r} is neither grouped nor streamed, so that it is not sharded: {known} are")
         inner = _streamed(body)
         self.rotating = {self.entry[k] for k in self.entry if k in inner} - {
             self.entry[k] for k in self.entry if k not in inner
@@ -305,7 +305,7 @@ class _ShardLayout:
         self.halos, self.reaching = self._halos(measure(diagram, dtype), counts)
 
     def _halos(self, account: Account, counts: Mapping[str, Expr]) -> tuple[dict[str, Expr], dict[str, set[str]]]:
-        """What a device needs of arrays of which it reads a window that depends on a spread axis, and on which."""
+        """What a device needs of arrays of which it reads a window that depends on a sharded axis, and on which."""
         tiles = {symbol(t): _tile(name, size, counts) for name, (t, size) in self.tiles.items()}
         names = {t: name for name, (t, _) in self.tiles.items()}
         found: dict[str, Expr] = {}

@@ -247,7 +247,7 @@ def test_with_a_bar_on_the_terminal_results_go_where_they_should(theorem, tmp_pa
         (folder / f"{name}.json").write_bytes(theorem.read_bytes())
     terminal, end = pty.openpty()
     with out.open("w") as results:
-        command = [sys.executable, "-m", "catdiag.cli", "check", str(folder)]
+        command = [sys.executable, "-m", "catdiag", "check", str(folder)]
         process = subprocess.Popen(command, stdout=results, stderr=end, env={**os.environ, "TERM": "xterm"})
         os.close(end)
         drawn = b""

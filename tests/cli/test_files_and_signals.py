@@ -88,7 +88,7 @@ COMMANDS = (
     "check proofs/stream_dot.json", "--help",
 )  # fmt: skip
 OTHER_COMMANDS = (
-    "hardware h100", "io attention --latex", "fusions softmax", "spread matmul --group a --over a=2",
+    "hardware h100", "io attention --latex", "fusions softmax", "shard matmul --group a --over a=2",
     "draw dot --program", "check proofs/stream_dot.json proofs/softmax_two.json",
     "sweep dot --on h100 --size x=64 --workers 1", "plot transfers matmul --size a=64,b=64,c=64", "derive --help",
 )  # fmt: skip
@@ -269,7 +269,7 @@ def test_a_solver_that_dies_is_no_verdict(apart, op):
 
 
 def test_output_that_nobody_reads(op):
-    command = f"{sys.executable} -m catdiag.cli axioms | head -1; exit ${{PIPESTATUS[0]}}"
+    command = f"{sys.executable} -m catdiag axioms | head -1; exit ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=600)
     assert "Traceback" not in done.stderr
     assert done.returncode in (0, 141)
@@ -278,7 +278,7 @@ def test_output_that_nobody_reads(op):
 def test_a_terminal_without_the_letters(op):
     environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
     done = subprocess.run(
-        [sys.executable, "-m", "catdiag.cli", "derive", op("variance")],
+        [sys.executable, "-m", "catdiag", "derive", op("variance")],
         capture_output=True, text=True, env=environment, timeout=600,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""`catdiag fusions` and `catdiag spread`."""
+"""`catdiag fusions` and `catdiag shard`."""
 
 import json
 
@@ -23,14 +23,14 @@ def test_wrong_uses_of_fusions_are_named(run):
 
 
 def test_an_operator_over_devices(run):
-    done = run("spread", "matmul", "--stream", "b", "--group", "a c", "--over", "a=P", "--stored", "B=all")
+    done = run("shard", "matmul", "--stream", "b", "--group", "a c", "--over", "a=P", "--stored", "B=all")
     assert done.status == 0 and "copied" in done.out and "received   0 values" in done.out
-    done = run("spread", "matmul", "--stream", "b", "--group", "a c", "--over", "a=2,c=R", "--json")
+    done = run("shard", "matmul", "--stream", "b", "--group", "a c", "--over", "a=2,c=R", "--json")
     found = json.loads(done.out)
     assert found["devices"] == {"a": "2", "c": "R"} and {s["how"] for s in found["shares"]} == {"rotates", "stays"}
 
 
-def test_wrong_uses_of_spread_are_named(run):
-    run("spread", "matmul", "--group", "a", "--over", "c=2").one_message(2, "neither grouped nor streamed")
-    run("spread", "matmul", "--over", "a").one_message(2, "axis=devices")
-    run("spread", "matmul", "--group", "a", "--over", "a=2", "--stored", "A").one_message(2, "array=axis")
+def test_wrong_uses_of_shard_are_named(run):
+    run("shard", "matmul", "--group", "a", "--over", "c=2").one_message(2, "neither grouped nor streamed")
+    run("shard", "matmul", "--over", "a").one_message(2, "axis=devices")
+    run("shard", "matmul", "--group", "a", "--over", "a=2", "--stored", "A").one_message(2, "array=axis")

@@ -152,7 +152,7 @@ def test_a_source_cannot_draw_on_the_terminal(run, tmp_path):
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("spread", "softmax", "--over", "x=²"), ("spread", "softmax", "--over", "x=" + "9" * 5000),
+        ("shard", "softmax", "--over", "x=²"), ("shard", "softmax", "--over", "x=" + "9" * 5000),
         ("fusions", "softmax", "--size", "x=8", "--memory", "9" * 400), ("io", "softmax", "--density", "nan"),
         ("io", "softmax", "--density", "-1"), ("io", "softmax", "--stages", "9" * 30),
         ("io", "softmax", "--on", "h100", "--wave", "9" * 30), ("derive", "softmax", "--stages", "9" * 30),

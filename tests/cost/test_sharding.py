@@ -1,4 +1,4 @@
-"""Diagrams spread over devices: formulas against devices that are simulated, element by element."""
+"""Diagrams sharded over devices: formulas against devices that are simulated, element by element."""
 
 from __future__ import annotations
 
@@ -231,7 +231,7 @@ def test_wrong_uses_are_refused_by_name() -> None:
     made = cd.library.get("matmul").stream("b").group("a").diagram
     for over, held, words in (
         ({"c": 2}, None, "neither grouped nor streamed"),
-        ({}, None, "no axis to spread"),
+        ({}, None, "no axis to shard"),
         ({"a": 0}, None, "number of devices"),
         ({"a": 2}, {"C": "a"}, "lacks"),
         ({"a": 2}, {"A": "c"}, "no axis 'c'"),

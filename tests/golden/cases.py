@@ -89,6 +89,6 @@ def is_whole(place: Place) -> bool:
 
 _WHOLE_COMMANDS = {
     "derive-list", "derive-of-file", "derive-unknown", "derive-error-in-file", "derive-does-not-fit",
-    "derive-not-streamed", "prove-proved", "prove-refuted", "check-one", "io-attention", "fusions", "spread",
+    "derive-not-streamed", "prove-proved", "prove-refuted", "check-one", "io-attention", "fusions", "shard",
     "hardware-H100", "axioms",
 }  # fmt: skip

@@ -35,7 +35,7 @@ def _slow(arguments: str, *needs: str) -> Command:
     return Command(arguments, False, needs)
 
 
-_NAMES = "derive prove check io fusions spread draw sweep plot bench counters hardware axioms"
+_NAMES = "derive prove check io fusions shard draw sweep plot bench counters hardware axioms"
 HELP: dict[str, Command] = {"catdiag": Command("--help"), **{n: Command(f"{n} --help") for n in _NAMES.split()}}
 """The help pages. Not `--version`: it says nothing else."""
 
@@ -108,15 +108,15 @@ COMMANDS: dict[str, Command] = {
     "io-two-forms": Command("io matmul --latex --json"),
     "io-no-array": Command("io attention --saved 'nothing [q x]'"),
     "io-no-level": Command("io matmul --levels HBM,SMEM --place operands=SMEM"),
-    # fusions, spread
+    # fusions, shard
     "fusions": Command("fusions softmax_contraction --size q=64,x=32 --memory 20"),
     "fusions-json": Command("fusions softmax_contraction --size q=64,x=32 --memory 20 --cases --json"),
     "fusions-attention": _slow("fusions attention --cases"),
     "fusions-none": Command("fusions matvec"),
     "fusions-no-size": Command("fusions dot --size y=3 --memory 9"),
-    "spread": Command("spread matmul --stream b --group 'a c' --over a=P --stored B=all"),
-    "spread-json": Command("spread matmul --stream b --group 'a c' --over a=2,c=R --json"),
-    "spread-neither": Command("spread matmul --group a --over c=2"),
+    "shard": Command("shard matmul --stream b --group 'a c' --over a=P --stored B=all"),
+    "shard-json": Command("shard matmul --stream b --group 'a c' --over a=2,c=R --json"),
+    "shard-neither": Command("shard matmul --group a --over c=2"),
     # draw
     "draw": Command("draw softmax_contraction --open softmax"),
     "draw-derived": Command("draw matmul --derived --levels HBM,SMEM,registers --items --join --theme light"),

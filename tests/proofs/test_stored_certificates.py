@@ -84,7 +84,7 @@ def test_what_is_proved_anew_is_what_is_stored(name: str) -> None:
 def test_all_are_checked_by_the_command(every: int) -> None:
     files = [str(PROOFS / f"{name}.json") for name in NAMES[::every]] if every > 1 else [str(PROOFS)]
     done = subprocess.run(
-        [sys.executable, "-m", "catdiag.cli", "check", *files], capture_output=True, text=True, timeout=300
+        [sys.executable, "-m", "catdiag", "check", *files], capture_output=True, text=True, timeout=300
     )
     assert done.returncode == 0, done.stdout + done.stderr
     last = done.stdout.splitlines()[-1]

@@ -178,7 +178,7 @@ def test_the_command_refutes_with_a_function_for_each_box(tmp_path: Path) -> Non
         "before, after = twice >> f, f >> twice\n"
     )
     numbers = tmp_path / "numbers.npz"
-    command = [sys.executable, "-m", "catdiag.cli", "prove", f"{program}:before", f"{program}:after"]
+    command = [sys.executable, "-m", "catdiag", "prove", f"{program}:before", f"{program}:after"]
     done = subprocess.run([*command, "--counterexample", str(numbers)], capture_output=True, text=True, timeout=600)
     assert done.returncode == 1, done.stderr
     assert "f is" in done.stdout and "replayed from" in done.stdout

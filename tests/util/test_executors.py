@@ -122,7 +122,7 @@ def test_a_worker_that_dies_is_told_of() -> None:
 def test_an_interrupted_sweep_leaves_no_process_and_goes_on(tmp_path: Any, how: signal.Signals) -> None:
     file = tmp_path / "s.jsonl"
     sizes = "a=" + "/".join(str(64 * k) for k in range(1, 60)) + ",b=512,c=512"
-    command = [sys.executable, "-m", "catdiag.cli", "sweep", "matmul", "--on", "h100", "--size", sizes, "--to",
+    command = [sys.executable, "-m", "catdiag", "sweep", "matmul", "--on", "h100", "--size", sizes, "--to",
                str(file), "--workers", "2"]  # fmt: skip
     mark = f"CATDIAG_SWEEP={tmp_path.name}-{how}"
     environment = dict([*os.environ.items(), mark.split("=")])

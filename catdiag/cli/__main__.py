@@ -1,5 +1,0 @@
-"""`python -m catdiag.cli`: the command line without its script."""
-
-from catdiag.cli import main
-
-main()
