@@ -292,7 +292,7 @@ class _ShardLayout:
         for axis in self.partitioned:
             if axis not in streamed:
                 known = ", ".join([*self.tiles, *streamed]) or "none"
-                raise AxisError(f"axis {axis!r} is neither grouped nor streamed, so that it is not sharded: {known} are")
+                raise AxisError(f"axis {axis!r} is neither grouped nor streamed, so not sharded: {known} are")
         inner = _streamed(body)
         self.rotating = {self.entry[k] for k in self.entry if k in inner} - {
             self.entry[k] for k in self.entry if k not in inner
