@@ -230,7 +230,7 @@ def _checked(case: BenchCase, item: Swept, ours: Any, inputs: Sequence[Any], mac
     outputs = [view for view, _ in places]
     ours(*inputs, out=outputs[0] if len(outputs) == 1 else tuple(outputs))
     with turn.taken(alone=False):
-        meant = reference(case, inputs, machine.budget)
+        meant = reference(case, inputs, machine.budget_bytes)
         found = check(case, outputs, meant)
         for array, (view, whole) in zip(case.outputs, places, strict=True):
             if not untouched(whole, view):
@@ -245,7 +245,7 @@ def work(pipe: Connection, items: Sequence[Swept], device: str, turn: Turn, roun
     """Runs the cases whose numbers it is sent, and sends back rows; ends where the GPU no longer answers."""
     _imported(device)
     machine = BenchDevice.gpu() if device == "cuda" else BenchDevice("cpu", Wall())
-    machine = replace(machine, budget=float(2**30))
+    machine = replace(machine, budget_bytes=float(2**30))
     while True:
         number = pipe.recv()
         if number is None:

@@ -109,7 +109,7 @@ class BenchDevice:
     device: str
     clock: Clock
     cache: int = 0
-    budget: float = 2.0**30
+    budget_bytes: float = 2.0**30
 
     def fresh(self) -> None:
         """Clears torch.compile's caches, which stop compiling after too many recompilations, and frees memory."""
@@ -304,7 +304,7 @@ def _correct(
             found = function(*inputs, **options)
             allocated = sum(a.bytes for a in case.outputs) if contestant.out else 0
             result.peak = machine.peak_bytes() - before + allocated if machine.device == "cuda" else 0
-            meant = meant or reference(case, inputs, machine.budget)
+            meant = meant or reference(case, inputs, machine.budget_bytes)
             result.error = check(case, found, meant).error
             functions[contestant.name] = function
             del found, options

@@ -99,8 +99,8 @@ def poisoned_outputs(case: BenchCase, device: str) -> list[Any]:
     return found
 
 
-def steps_of(case: BenchCase, budget: float) -> dict[str, int]:
-    """The lengths of the slices on which the reference is evaluated, by axis, so that it takes `budget` bytes at most.
+def steps_of(case: BenchCase, budget_bytes: float) -> dict[str, int]:
+    """The lengths of the slices on which the reference is evaluated, by axis, so that it takes at most `budget_bytes`.
 
     >>> import catdiag as cd
     >>> from catdiag.measure.bench_case import case_of
@@ -118,7 +118,7 @@ def steps_of(case: BenchCase, budget: float) -> dict[str, int]:
         ) * (8.0 * _LIVE)
 
     for axis in case.slices:
-        over = needed() / budget
+        over = needed() / budget_bytes
         if over <= 1:
             break
         steps[axis] = max(1, math.floor(steps[axis] / over))
@@ -142,8 +142,10 @@ class Reference:
     complete: bool
 
 
-def reference(case: BenchCase, inputs: Sequence[Any], budget: float = 2.0**35, most: int = _MOST_SLICES) -> Reference:
-    """The diagram's meaning of the inputs in float64, slice by slice, in at most `budget` bytes at once.
+def reference(
+    case: BenchCase, inputs: Sequence[Any], budget_bytes: float = 2.0**35, most: int = _MOST_SLICES
+) -> Reference:
+    """The diagram's meaning of the inputs in float64, slice by slice, in at most `budget_bytes` at once.
 
     If there are more than `most` slices, only `most` of them are evaluated, evenly spaced, with the first and the last.
     Where results are integers or truth values, rounding may decide which (of the first of the largest entries, say):
@@ -151,7 +153,7 @@ def reference(case: BenchCase, inputs: Sequence[Any], budget: float = 2.0**35, m
     """
     import torch
 
-    slices = list(_slices(case, steps_of(case, budget)))
+    slices = list(_slices(case, steps_of(case, budget_bytes)))
     complete = len(slices) <= most
     if not complete:
         slices = [slices[round(k * (len(slices) - 1) / max(1, most - 1))] for k in range(max(2, most))]

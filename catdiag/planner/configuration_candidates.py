@@ -23,9 +23,9 @@ from catdiag.planner.memory_sectors import packed, tiles_of_rows, whole_sector
 from catdiag.planner.plan import plural
 from catdiag.planner.resources.block_resources import Resources
 from catdiag.planner.resources.dot_products import dot_products
+from catdiag.planner.resources.emitted_smem import EmittedBlocks
 from catdiag.planner.resources.gluon_resources import WARPS, GluonBlock
 from catdiag.planner.resources.triton_resources import MIN_DOT, TritonBlock
-from catdiag.planner.resources.written_smem import WrittenBlocks
 from catdiag.planner.tile_search import TileSearch
 from catdiag.planner.time_model.gluon_backend import GluonBackend
 from catdiag.planner.time_model.ideal_backend import IdealBackend
@@ -73,13 +73,13 @@ class Candidates:
             if stages in _STAGES or len(search.kernels) == 1
         }
         found = dot_products(search.diagram, frozenset(search.kernel.tiles), search.dtypes)
-        self.written = WrittenBlocks(search.diagram, dtype, search.chip, search.sizes, found, boxes)
-        self.blocks = {n: TritonBlock.of(search.kernels[n], n, self.written) for n in self.kernels}
+        self.emitted = EmittedBlocks(search.diagram, dtype, search.chip, search.sizes, found, boxes)
+        self.blocks = {n: TritonBlock.of(search.kernels[n], n, self.emitted) for n in self.kernels}
         self.staged = next(iter(self.blocks.values())).staged
         if not self.staged:  # loads of one iteration are not begun in another, so stages are no choice
             least = min(search.kernels)  # 1, or what is asked for
             self.kernels = {least: self._filled(search.kernels[least])}
-            self.blocks = {least: TritonBlock.of(search.kernels[least], least, self.written)}
+            self.blocks = {least: TritonBlock.of(search.kernels[least], least, self.emitted)}
         self.batched = {name for batch in found.batches for name in batch.symbols()}
         self.minimum_tile = MIN_DOT * (2 if any(c.dtype == "fp8" for c in search.kernel.contractions) else 1)
         self.multiplied = [tuple(s.without(self._single()) for s in of) for of in found.sides]
@@ -256,10 +256,10 @@ class Candidates:
     def specialized(self) -> list[tuple[Any, ...]]:
         """The warp-specialized ones, with one block a core: warpgroups of 64 rows, of one tile."""
         search, chip = self.search, self.search.chip
-        written = self._written
-        if isinstance(written, str):
+        emitted = self._emitted
+        if isinstance(emitted, str):
             return []
-        (row,) = written.rows
+        (row,) = emitted.rows
         options = self.options()
         found: list[tuple[Any, ...]] = []
         for groups in GROUPS:
@@ -307,20 +307,20 @@ class Candidates:
     @property
     def _least_stages(self) -> int:
         """The buffers that a warp-specialized loop needs so that one of them is loaded while others are in use."""
-        return 3 if not isinstance(self._written, str) and self._written.reused_blocks[0] else 2
+        return 3 if not isinstance(self._emitted, str) and self._emitted.reused_blocks[0] else 2
 
     @cached_property
     def plain_form_reason(self) -> str:
         """Why no candidate is warp-specialized. "" where one is, and where none is expected: on other chips, and where
         no loop has two matrix products."""
-        if isinstance(self._written, str):
-            return self._written
+        if isinstance(self._emitted, str):
+            return self._emitted
         if max(self.kernels) < self._least_stages:
             return f"a block is in use for two iterations, which takes {self._least_stages} buffers"
         return "" if self.specialized() else "no tiles with 64 rows for each warpgroup fit"
 
     @cached_property
-    def _written(self) -> Module | str:
+    def _emitted(self) -> Module | str:
         """The warp-specialized kernel; if it has no such form the reason, "" where none is expected."""
         search, chip, loops = self.search, self.search.chip, dict(self.search.kernel.loops)
         in_loops = sum(bool(c.loops) for c in search.kernel.contractions)
@@ -339,12 +339,12 @@ class Candidates:
         columns = self._columns(long)
         tiles = {n: 128 if n == long or n in loops else options[n][-1] if n in columns else 1 for n in options}
         try:
-            written = self.written.module(tiles, specialized=True)
+            emitted = self.emitted.module(tiles, specialized=True)
         except CatdiagError as error:
             return error.message
-        if written.unspecialized:
-            return next(iter(written.unspecialized.values()))
-        return written if len(written.rows) == 1 else "the diagram has several groups"
+        if emitted.unspecialized:
+            return next(iter(emitted.unspecialized.values()))
+        return emitted if len(emitted.rows) == 1 else "the diagram has several groups"
 
     def longest_first(self, ranked: list[Proposal]) -> list[Proposal]:
         """The same with that first which is preferred of those within `TIE`, where nothing is multiplied
@@ -384,7 +384,7 @@ class Candidates:
         that is known."""
         block = self.block(stages, specialized)
         if isinstance(block, GluonBlock):
-            return GluonBackend(block=block, ranges=1 if isinstance(self._written, str) else self._written.phases[0])
+            return GluonBackend(block=block, ranges=1 if isinstance(self._emitted, str) else self._emitted.phases[0])
         return TritonBackend(self.search.request.producers, block=block, known_blocks_per_sm=blocks_per_sm)
 
     def _timed(self, stages: int, grid: Mapping[str, Any], warps: int, backend: IdealBackend) -> Timing:

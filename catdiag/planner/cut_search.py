@@ -61,7 +61,7 @@ class CutSearch:
     _worth: dict[Span, bool] = field(default_factory=dict)
     _left_out: set[Span] = field(default_factory=set)
     """The kernels that are not timed, since none with a stage less is worth a longer one."""
-    _at_least: dict[Span, float] = field(default_factory=dict)
+    _least_s: dict[Span, float] = field(default_factory=dict)
     """What kernels that are not timed are expected to take at least, beside shorter ones that are."""
 
     @property
@@ -102,7 +102,7 @@ class CutSearch:
         seconds = known.schedules[0].seconds - self._roofline(span).memory_s - WAITS_S
         for first in range(max(0, end - MOST), start + 1):
             for last in range(end, min(count, first + MOST) + 1):
-                self._at_least[first, last] = max(seconds, self._at_least.get((first, last), 0.0))
+                self._least_s[first, last] = max(seconds, self._least_s.get((first, last), 0.0))
 
     def _timed(self, span: Span, piece: Diagram, target: PlanTarget) -> list[KernelTimer]:
         """The schedules of a kernel, torch's among them, under the names of a piece that is equal to it. Raises
@@ -125,7 +125,7 @@ class CutSearch:
         found = self._class_of(span)[0]
         if found.schedules is not None or self.row.is_function(*span):
             return self.seconds(span)
-        known = self._at_least.get(span, 0.0)
+        known = self._least_s.get(span, 0.0)
         return known if found.bound is None else max(known, found.bound.seconds)
 
     def _roofline(self, span: Span) -> RooflineBound:
@@ -140,9 +140,9 @@ class CutSearch:
         return self._settled_path(self.full_span, several, self.max_cuts, MOST)
 
     def _settled_path(
-        self, span: Span, several: bool, cuts: int | None, most: int | None, enough: float = math.inf
+        self, span: Span, several: bool, cuts: int | None, most: int | None, enough_s: float = math.inf
     ) -> tuple[float, tuple[Span, ...]]:
-        """The quickest way to cut some stages, of at most so many stages each; a bound for it where that is `enough`
+        """The quickest way to cut some stages, of at most so many stages each; a bound for it where that is `enough_s`
         or more."""
         start, end = span
         limit = None if cuts is None else min(end - start, cuts + 1)
@@ -154,7 +154,7 @@ class CutSearch:
         while True:
             ways = cheapest_cuts(end - start, cost, kernels=limit, between=LAUNCH_S, most=most)
             total, option = min(ways.values(), key=lambda way: way[0], default=(math.inf, ()))
-            if math.isinf(total) or total >= enough:
+            if math.isinf(total) or total >= enough_s:
                 return total, ()
             option = tuple((start + first, start + last) for first, last in option)
             unknown = [part for part in option if self._class_of(part)[0].schedules is None]
@@ -198,8 +198,8 @@ class CutSearch:
             if isinstance(self.schedules(span), LeftToLibrary):
                 paid = span[1] - span[0] <= FEW_STAGES  # which says nothing of a kernel that makes a factor too
             else:
-                enough = self.seconds(span) / HOPELESS
-                paid = math.isfinite(enough) and enough <= self._settled_path(span, True, None, None, enough)[0]
+                enough_s = self.seconds(span) / HOPELESS
+                paid = math.isfinite(enough_s) and enough_s <= self._settled_path(span, True, None, None, enough_s)[0]
             self._worth[span] = paid
         return self._worth[span]
 

@@ -44,7 +44,7 @@ class LaunchedKernel:
 
 
 @dataclass(frozen=True)
-class WrittenModule:
+class EmittedModule:
     """A module, and what it launches at some sizes, in order."""
 
     module: Module
@@ -55,9 +55,9 @@ class WrittenModule:
         """The launch whose blocks take most shared memory."""
         return max(self.runs, key=lambda run: run.shared.bytes)
 
-    def of(self, place: int) -> WrittenModule:
+    def of(self, place: int) -> EmittedModule:
         """The same with the launches of one group."""
-        return WrittenModule(self.module, tuple(run for run in self.runs if run.place == place))
+        return EmittedModule(self.module, tuple(run for run in self.runs if run.place == place))
 
     @property
     def totals(self) -> tuple[IntPolynomial, ...]:
@@ -85,7 +85,7 @@ def write(
     chip: Hardware,
     sizes: Mapping[str, int],
     library: Collection[int] = (),
-) -> WrittenModule:
+) -> EmittedModule:
     """The module of a diagram with these tiles, and what it launches; the groups in `library` are calls of torch.
 
     Raises what `catdiag.codegen.triton.triton_module` raises for what has no form in a kernel, and CatdiagError where
@@ -94,7 +94,7 @@ def write(
     made = module(diagram, tiles, dtype, stages=stages, warps=warps, specialized=specialized, library=library)
     symbols = {name: Length.of(tile, name) for name, tile in made.tiles.items()}
     calls = record_launches(made, sizes, symbols, generation=generation(chip))
-    return WrittenModule(made, tuple(_run(made, call, generation(chip)) for call in calls))
+    return EmittedModule(made, tuple(_run(made, call, generation(chip)) for call in calls))
 
 
 def _run(made: Module, call: RecordedLaunch, chip_generation: int) -> LaunchedKernel:

@@ -18,7 +18,7 @@ from catdiag.category.diagram import Diagram
 from catdiag.codegen.triton.triton_module import Module
 from catdiag.planner.configuration_candidates import Candidates, first_first
 from catdiag.planner.configuration_proposal import Proposal
-from catdiag.planner.emitted_module import ALIGNMENT_BYTES, WrittenModule, write
+from catdiag.planner.emitted_module import ALIGNMENT_BYTES, EmittedModule, write
 from catdiag.planner.explanation import Taken, planned
 from catdiag.planner.fits_proof import Proof, prove_levels
 from catdiag.planner.plan import CALLED, TRITON, WHOLE, KernelPlan, LevelUse
@@ -58,7 +58,7 @@ def together(
     if chip is None:
         return None, "the plans do not know their chip"
     try:
-        written = write(
+        emitted = write(
             diagram, tiles, dtype, [p.stages for p in plans], [p.warps for p in plans],
             [p.warp_specialized for p in plans], chip, sizes, library,
         )  # fmt: skip
@@ -67,14 +67,14 @@ def together(
     for place, plan in enumerate(plans):
         if place in library:
             continue
-        run = written.of(place).largest
+        run = emitted.of(place).largest
         found = (run.warps, run.stages, run.specialized, run.shared.bytes)
         if found != (plan.warps, plan.stages, plan.warp_specialized, plan.shared_memory_bytes):
             return None, (
                 f"kernel {place + 1} is launched beside the others with {run.warps} warps, {run.stages} stages and "
                 f"{run.shared.bytes:,} bytes of shared memory, which is not what it is planned with"
             )
-    return written.module, ""
+    return emitted.module, ""
 
 
 @dataclass
@@ -96,14 +96,14 @@ class Fitting:
         """That of the first configuration that is written as it was proposed, or of one that is given."""
         found = self.candidates
         ranked = first_first(found.longest_first(found.ranked()))
-        chosen, written = self._taken(ranked) if proposal is None else self._given(proposal)
+        chosen, emitted = self._taken(ranked) if proposal is None else self._given(proposal)
         fewest = min(ranked, key=lambda p: (p.bytes_moved, p.time_s))
         others: dict[tuple[tuple[str, int], ...], Proposal] = {}
         for p in ranked:
             if p.tiles != chosen.tiles:
                 others.setdefault(tuple(p.tiles.items()), p)
         others = dict(list(others.items())[:_BEST])
-        taken = self._resources(chosen, written)
+        taken = self._resources(chosen, emitted)
         chosen = replace(chosen, blocks_per_sm=taken.blocks_per_sm)
         return planned(
             self.search, self.choice(chosen), self.choice(fewest), [self.choice(p) for p in others.values()],
@@ -117,14 +117,14 @@ class Fitting:
             proposal.stages, proposal.warps, dict(proposal.tiles), timing, 0, self.refused.get(id(proposal), "")
         )
 
-    def _taken(self, ranked: list[Proposal]) -> tuple[Proposal, WrittenModule]:
+    def _taken(self, ranked: list[Proposal]) -> tuple[Proposal, EmittedModule]:
         """The configuration that is taken, and what is written of it."""
         todo, tried = list(ranked), 0
         problem: CatdiagError | None = None
         while todo and tried < _TRIED:
             proposal, tried = todo.pop(0), tried + 1
             try:
-                written = self._written(proposal)
+                emitted = self._emitted(proposal)
             except CatdiagError as error:
                 self.refused[id(proposal)], problem = error.message, problem or error
                 if not proposal.specialized:
@@ -132,13 +132,13 @@ class Fitting:
                 self.refused_form = error.message
                 todo = [p for p in todo if not p.specialized]
                 continue
-            run = written.largest
+            run = emitted.largest
             if run.specialized != proposal.specialized:
                 found = "these arrays are loaded by the warps that compute"
                 self.refused[id(proposal)] = self.refused_form = found
                 todo = [p for p in todo if not p.specialized]
                 continue
-            other = next((r for r in written.runs if (r.warps, r.stages) != (proposal.warps, proposal.stages)), None)
+            other = next((r for r in emitted.runs if (r.warps, r.stages) != (proposal.warps, proposal.stages)), None)
             if other is not None:
                 self.refused[id(proposal)] = f"it is launched with {other.warps} warps and {other.stages} stages"
                 like = [
@@ -154,38 +154,38 @@ class Fitting:
                     f"buffers aligned, it must take {room:,} at most"
                 )
                 continue
-            return proposal, written
+            return proposal, emitted
         if problem is not None:
             raise problem
         why = "; ".join(dict.fromkeys(self.refused.values()))
         raise DoesNotFit(f"no Triton kernel fits {self.search.chip.name}: of {tried} configurations, {why}")
 
-    def _given(self, proposal: Proposal) -> tuple[Proposal, WrittenModule]:
+    def _given(self, proposal: Proposal) -> tuple[Proposal, EmittedModule]:
         """A configuration that is taken as it is launched, and what is written of it."""
-        written = self._written(proposal)
-        run = written.largest
-        return replace(proposal, warps=run.warps, stages=run.stages, specialized=run.specialized), written
+        emitted = self._emitted(proposal)
+        run = emitted.largest
+        return replace(proposal, warps=run.warps, stages=run.stages, specialized=run.specialized), emitted
 
-    def _written(self, proposal: Proposal) -> WrittenModule:
+    def _emitted(self, proposal: Proposal) -> EmittedModule:
         p, search = proposal, self.search
         return write(search.diagram, p.tiles, self.dtype, p.stages, p.warps, p.specialized, search.chip, search.sizes)
 
     # -- what it takes -------------------------------------------------------------------------------------------
 
-    def _resources(self, p: Proposal, written: WrittenModule) -> Taken:
+    def _resources(self, p: Proposal, emitted: EmittedModule) -> Taken:
         """What a block of the module takes of its core, and the proof that it is there."""
         return Taken(
             backend=TRITON,
-            shared_memory_bytes=written.largest.shared.bytes,
+            shared_memory_bytes=emitted.largest.shared.bytes,
             registers_per_thread=self._registers(p),
-            blocks_per_sm=self._blocks_per_sm(p, written),
+            blocks_per_sm=self._blocks_per_sm(p, emitted),
             producers=int(p.specialized),
             warp_specialized=p.specialized,
             plain_form_reason=self._plain_form_reason(p),
-            module=written.module,
-            on_chip=self._on_chip(p, written),
-            limits=self._limits(p, written),
-            proof=self._proof(p, written),
+            module=emitted.module,
+            on_chip=self._on_chip(p, emitted),
+            limits=self._limits(p, emitted),
+            proof=self._proof(p, emitted),
         )
 
     def _plain_form_reason(self, p: Proposal) -> str:
@@ -195,12 +195,12 @@ class Fitting:
             return ""
         return self.refused_form or self.candidates.plain_form_reason
 
-    def _blocks_per_sm(self, p: Proposal, written: WrittenModule) -> int:
+    def _blocks_per_sm(self, p: Proposal, emitted: EmittedModule) -> int:
         """Blocks that share a core, by what was written."""
         if p.specialized:
             return 1
         taken = self.candidates.block(p.stages, p.specialized).resources(self._values(p.tiles), p.warps)
-        taken = replace(taken, smem_bytes=written.largest.shared.bytes, registers_per_thread=p.registers)
+        taken = replace(taken, smem_bytes=emitted.largest.shared.bytes, registers_per_thread=p.registers)
         return int(taken.blocks_per_sm(self.search.chip))
 
     def _registers(self, p: Proposal) -> int:
@@ -212,10 +212,10 @@ class Fitting:
     def _values(self, tiles: Mapping[str, int]) -> dict[Any, Any]:
         return self.search.full({**self.candidates.sizes, **tiles})
 
-    def _on_chip(self, p: Proposal, written: WrittenModule) -> dict[str, LevelUse]:
+    def _on_chip(self, p: Proposal, emitted: EmittedModule) -> dict[str, LevelUse]:
         """What is taken of shared memory, by buffers as the text has them, and of registers, by arrays."""
         chip, values = self.search.chip, self._values(p.tiles)
-        run = written.largest
+        run = emitted.largest
         buffers = tuple((b.what, "allocated", int(b.bytes)) for b in run.shared.buffers)
         found = {"SMEM": (run.shared.bytes, buffers)}
         moments = self.candidates.kernels[p.stages].points.get(REGISTERS, [])
@@ -232,11 +232,11 @@ class Fitting:
             if level.name in found
         }
 
-    def _limits(self, p: Proposal, written: WrittenModule) -> dict[str, str]:
+    def _limits(self, p: Proposal, emitted: EmittedModule) -> dict[str, str]:
         """For each tile what stops one of twice its length, and what one more stage would take."""
         search, found = self.search, dict[str, str]()
         ranges = {**search.kernel.tiles, **dict(search.kernel.loops)}
-        rows = written.module.rows if p.specialized else ()
+        rows = emitted.module.rows if p.specialized else ()
         for name, tile in p.tiles.items():
             if name not in ranges or name in rows:
                 continue
@@ -256,7 +256,7 @@ class Fitting:
         taken = self.candidates.block(stages, p.specialized).resources(self._values(tiles), p.warps)
         return "; ".join(taken.overflows(self.search.chip))
 
-    def _proof(self, p: Proposal, written: WrittenModule) -> Proof:
+    def _proof(self, p: Proposal, emitted: EmittedModule) -> Proof:
         """That the buffers of the text fit shared memory, and arrays the registers beside what else a thread needs."""
         search, chip, values = self.search, self.search.chip, self._values(p.tiles)
         single = search.split_loop.single if search.split_loop else ()
@@ -266,7 +266,7 @@ class Fitting:
         matrix = [m.total.without(single) for m in block.kernel.points.get(MATRIX, [])]
         return prove_levels(
             {
-                "SMEM": (written.totals, chip.smem_per_block),
+                "SMEM": (emitted.totals, chip.smem_per_block),
                 "registers": ([amount.without(single) for amount in block.register_arrays], room),
                 "TMEM": (matrix, chip.tmem_per_sm),
             },

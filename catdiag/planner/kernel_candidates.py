@@ -89,9 +89,9 @@ class KernelTimer:
     choice: Choice | None = field(repr=False)
     sizes: Mapping[str, int] = field(repr=False, default_factory=dict)
     """What it was timed for: the lengths of its axes, and scalar inputs on which trip counts depend."""
-    written: KernelPlan | CatdiagError | None = field(default=None, repr=False, compare=False)
+    emitted: KernelPlan | CatdiagError | None = field(default=None, repr=False, compare=False)
     """Its plan as it is written, or why there is none; None where nobody asked."""
-    as_written: bool = False
+    times_emitted: bool = False
     """Whether its seconds are those of the kernel as it is written, and not of the ideal model."""
     recomputed: tuple[str, ...] = ()
     """What its iterations make for products, in words (see `remade`)."""

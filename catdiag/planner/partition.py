@@ -28,6 +28,7 @@ from catdiag.category.ops import GroupOp
 from catdiag.chip import hardware as chips
 from catdiag.chip.hardware import Hardware
 from catdiag.planner.cut_search import MOST
+from catdiag.planner.emitted_kernels import CALLED_PLANS, EmittedKernelSearch
 from catdiag.planner.equal_segments import DerivedKernel, NamedKernel
 from catdiag.planner.fit import fit
 from catdiag.planner.graph_segments import Span, StageSequence
@@ -38,7 +39,6 @@ from catdiag.planner.partition_alternative import PartitionAlternative
 from catdiag.planner.plan import IDEAL, KernelPlan, spelled_out
 from catdiag.planner.plan_request import FitOptions, check_cuts, check_sizes
 from catdiag.planner.recomputed_stages import recomputed_rows, saves_more
-from catdiag.planner.written_kernels import CALLED_PLANS, WrittenKernelSearch
 from catdiag.prover.api import Interrupted
 from catdiag.rewrite.contraction_order import Reassociation, equal_forms, form_by_terms, ordered
 from catdiag.rewrite.derivation import Derivation, derivation_of
@@ -219,7 +219,7 @@ def searching(
 
 
 @dataclass
-class PartitionSearch(WrittenKernelSearch):
+class PartitionSearch(EmittedKernelSearch):
     """The search over the ways to cut one row of stages, and what it takes to prove the one that is taken."""
 
     otherwise: PartitionSearch | None = field(default=None, repr=False)
@@ -271,7 +271,7 @@ class PartitionSearch(WrittenKernelSearch):
                 _segments={},
                 _worth={},
                 _left_out=set(),
-                _at_least={},
+                _least_s={},
                 _retimed_stages=set(),
             )
             for r in rows
@@ -304,13 +304,13 @@ class PartitionSearch(WrittenKernelSearch):
             kernels = self._fitted(option)
             if kernels is None or self._retimed(option, [made for made, _ in kernels]):
                 continue
-            unwritten = [span for span, (made, _) in zip(option, kernels, strict=True) if made.plan.backend == IDEAL]
+            unemitted = [span for span, (made, _) in zip(option, kernels, strict=True) if made.plan.backend == IDEAL]
             quickest = quickest or (option, kernels)
-            if unwritten and self.max_cuts != 0 and all(map(self._has_written_stages, unwritten)):
-                for span in unwritten:
-                    self._leave_unwritten(span)
+            if unemitted and self.max_cuts != 0 and all(map(self._has_emitted_stages, unemitted)):
+                for span in unemitted:
+                    self._leave_unemitted(span)
                 continue
-            for way in (quickest, (option, kernels)) if unwritten else ((option, kernels),):
+            for way in (quickest, (option, kernels)) if unemitted else ((option, kernels),):
                 proved_ones = self._derived(*way)
                 if proved_ones is not None:
                     return self._planned(way[0], proved_ones)

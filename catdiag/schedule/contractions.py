@@ -20,7 +20,7 @@ from catdiag.category.ops import Box, Einsum, FoldOp, GroupOp, Reduce, Reindex, 
 from catdiag.category.substitution import inline
 from catdiag.category.types import union
 from catdiag.schedule.live_ranges import contracts, elementwise, is_view, multiplies, view_roots
-from catdiag.schedule.operand_types import written_type
+from catdiag.schedule.operand_types import emitted_type
 
 Loop = tuple[str, IntPolynomial]
 """A loop over blocks: the symbol of the block, and the size of the whole axis."""
@@ -48,9 +48,9 @@ class Contraction:
     level: int = 0
 
     @property
-    def written(self) -> str:
-        """The type in which kernels that are written make it (`catdiag.schedule.operand_types.written_type`)."""
-        return written_type(self.dtype, self.read)
+    def emitted_type(self) -> str:
+        """The type in which kernels that are written make it (`catdiag.schedule.operand_types.emitted_type`)."""
+        return emitted_type(self.dtype, self.read)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 A loop that skips blocks has another trip count in each group (a causal mask: early rows have few blocks). The values of
 a candidate (numbers, or NumPy arrays for many candidates) get these entries, which `catdiag.planner.time_model` reads:
 
-- `("turns", block)`: the trip count of the loop in a group;
+- `("trip_count", block)`: the trip count of the loop in a group;
 - `("moved", transfer)`: the bytes that an array moves in the whole run;
 - `("share", block)` is an input: the share of its blocks that a loop with a block test runs.
 """
@@ -32,7 +32,7 @@ def iteration_counts(kernel: LoweredKernel, values: Values) -> tuple[Values, Val
         groups: Any = 1
         for _, tile in bounds.tiles:
             groups = groups * -(-kernel.tiles[tile].value(values) // values[tile])
-        average["turns", block], longest["turns", block] = sums / groups, longest_group
+        average["trip_count", block], longest["trip_count", block] = sums / groups, longest_group
     for moved in kernel.transfers:
         if moved.region:
             average["moved", moved] = longest["moved", moved] = window_loads(moved, kernel, values)

@@ -9,7 +9,7 @@ array scales or shifts afterwards stays in fp32.
 - One type: that type.
 - No type: that of the inputs which decide (`catdiag.schedule.contractions.deciding`).
 
-Kernels that are written make a product of a computed factor in fp16 instead of fp8 (`written_type`), since nothing says
+Kernels that are written make a product of a computed factor in fp16 instead of fp8 (`emitted_type`), since nothing says
 by what the factor is to be scaled before it is rounded.
 """
 
@@ -46,10 +46,10 @@ def operand_type(first: str, second: str, otherwise: str) -> str:
     return first or second or otherwise
 
 
-def written_type(dtype: str, read: Sequence[str]) -> str:
+def emitted_type(dtype: str, read: Sequence[str]) -> str:
     """The type in which a kernel that is written makes a product of a type, whose factors have the types `read`.
 
-    >>> written_type("fp8", ("fp8", "fp8")), written_type("fp8", ("", "fp8")), written_type("bf16", ("", "bf16"))
+    >>> emitted_type("fp8", ("fp8", "fp8")), emitted_type("fp8", ("", "fp8")), emitted_type("bf16", ("", "bf16"))
     ('fp8', 'fp16', 'bf16')
     """
     return "fp16" if dtype == "fp8" and "" in read else dtype

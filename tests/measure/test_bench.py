@@ -68,8 +68,8 @@ def given(name: str, function: Function, out: bool = False) -> Contestant:
     return Contestant(name, lambda: function, out)
 
 
-def run(case: BenchCase, *contestants: Contestant, budget: float = 2.0**30) -> BenchRow:
-    return run_case(case, BenchDevice("cpu", Counting(1.0, 2.0, 4.0), budget=budget), contestants, rounds=2)
+def run(case: BenchCase, *contestants: Contestant, budget_bytes: float = 2.0**30) -> BenchRow:
+    return run_case(case, BenchDevice("cpu", Counting(1.0, 2.0, 4.0), budget_bytes=budget_bytes), contestants, rounds=2)
 
 
 @pytest.mark.triton
@@ -86,10 +86,10 @@ def test_the_textbook_beside_a_peer_of_another_formula() -> None:
 
 
 @pytest.mark.triton
-@pytest.mark.parametrize("budget", [2.0**30, 2.0**14, 1.0])
-def test_the_reference_is_the_same_however_it_is_cut(budget: float) -> None:
+@pytest.mark.parametrize("budget_bytes", [2.0**30, 2.0**14, 1.0])
+def test_the_reference_is_the_same_however_it_is_cut(budget_bytes: float) -> None:
     pytest.importorskip("torch")
-    row = run(case(), torch_reference_of(case(), lambda f: f), budget=budget)
+    row = run(case(), torch_reference_of(case(), lambda f: f), budget_bytes=budget_bytes)
     assert row.results[0].error is not None and row.results[0].error < 1e-6
 
 
@@ -99,7 +99,7 @@ def test_of_very_many_slices_some_are_compared_and_all_are_looked_at_for_nan() -
     made = case()
     inputs = inputs_of(made, "cpu", 0)
     out = torch_reference_of(made, lambda f: f).build()(*inputs)
-    meant = reference(made, inputs, budget=1.0, most=4)
+    meant = reference(made, inputs, budget_bytes=1.0, most=4)
     assert check(made, out, meant).entries == 4 * 16
     out[20, 3] = torch.nan  # slices 0, 13, 26 and 39 are compared
     with pytest.raises(WrongResult, match="1 of 640 entries are NaN"):

@@ -38,7 +38,7 @@ FULL = {
 POINT = ProfilePoint(
     "p", "op", {"q": 8}, "bf16", {"g_q": 4}, "op", "", (), {},
     (ExpectedCounters("_k", {"A": 600.0, "B": 400.0}, (), 4096, saves={"out": 100.0}),),
-    read=300.0, written=100.0,
+    read_bytes=300.0, written_bytes=100.0,
 )  # fmt: skip
 
 
@@ -185,7 +185,7 @@ def test_a_point_has_the_exact_formula_with_remainders(product: Any) -> None:
     a, b, c = 1000, 912, 528
     point = point_of(product, TILES, {"a": a, "b": b, "c": c}, "fp16")
     assert point.kernels[0].loads == {"A": 2 * a * b * -(-c // 128), "B": 2 * b * c * -(-a // 128)}
-    assert (point.read, point.written) == (2 * (a * b + b * c), 2 * a * c)
+    assert (point.read_bytes, point.written_bytes) == (2 * (a * b + b * c), 2 * a * c)
     assert point.kernels[0].saves == {"out": 2 * a * c}
     assert point.kernels[0].shared == pytest.approx(2 * 2 * (128 * 64 + 64 * 128), abs=1024)
     assert point.kernels[0].causes == ()

@@ -106,7 +106,7 @@ def test_a_schedule_that_is_not_proved_is_taken_only_where_no_other_is(monkeypat
     def no_proof(*_: Any) -> Any:
         raise cd.errors.NotStreamable("the loop over 'd' was not proved: it stopped at a = b")
 
-    monkeypatch.setattr("catdiag.planner.written_kernels.proved", lambda *_: None)
+    monkeypatch.setattr("catdiag.planner.emitted_kernels.proved", lambda *_: None)
     monkeypatch.setattr(KernelDraft, "derivation", no_proof)
     found = two.plan("H200", SIZES)
     assert len(found.kernels) == 4 and found.time_s > 0
@@ -115,7 +115,7 @@ def test_a_schedule_that_is_not_proved_is_taken_only_where_no_other_is(monkeypat
 
 
 def test_a_kernel_is_proved_once_the_way_is_settled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("catdiag.planner.written_kernels.SLOWER", 0.0)  # all are compared as they are written
+    monkeypatch.setattr("catdiag.planner.emitted_kernels.SLOWER", 0.0)  # all are compared as they are written
     steps = list[str]()
     found = two.plan("H200", SIZES, progress=steps.append)
     assert not found.unproved

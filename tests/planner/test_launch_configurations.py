@@ -19,8 +19,8 @@ from catdiag.planner.fit import searching
 from catdiag.planner.launch_configurations import propose
 from catdiag.planner.memory_bound_ties import TIE
 from catdiag.planner.resources.dot_products import dot_products
+from catdiag.planner.resources.emitted_smem import EmittedBlocks
 from catdiag.planner.resources.triton_resources import SPILLING, TritonBlock
-from catdiag.planner.resources.written_smem import WrittenBlocks
 from catdiag.rewrite import skip
 from catdiag.schedule.kernel_analysis import measure
 from catdiag.solvers.z3 import Z3
@@ -180,11 +180,11 @@ def test_what_was_measured_takes_the_shared_memory_that_is_said_and_about_the_re
         diagram, sizes, names, alone = shape(key)
         search = searching(diagram, "H200", sizes)
         found = dot_products(search.diagram, frozenset(search.kernel.tiles), "bf16")
-        written = WrittenBlocks(search.diagram, "bf16", search.chip, sizes, found, boxes=False)
-        blocks = {n: TritonBlock.of(k, n, written) for n, k in search.kernels.items()}
+        emitted = EmittedBlocks(search.diagram, "bf16", search.chip, sizes, found, boxes=False)
+        blocks = {n: TritonBlock.of(k, n, emitted) for n, k in search.kernels.items()}
         for *tile, stages, warps, registers, spilled, smem, _ in rows:
             values = {**sizes, **alone, **dict(zip(names, tile, strict=True))}
-            assert int(written.smem_bytes(values, warps, stages)) == smem
+            assert int(emitted.smem_bytes(values, warps, stages)) == smem
             said = float(blocks[stages].registers(values, warps))
             if said <= SPILLING:
                 ratios.append(said / registers)

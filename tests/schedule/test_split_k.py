@@ -197,8 +197,8 @@ def test_fit_splits_where_there_are_few_groups() -> None:
 def test_one_part_takes_what_the_whole_loop_takes(name: str) -> None:
     from catdiag.planner.fit import searching
     from catdiag.planner.resources.dot_products import dot_products
+    from catdiag.planner.resources.emitted_smem import EmittedBlocks
     from catdiag.planner.resources.triton_resources import TritonBlock
-    from catdiag.planner.resources.written_smem import WrittenBlocks
     from catdiag.schedule.split_k import joined
 
     diagram = split(name)
@@ -208,8 +208,8 @@ def test_one_part_takes_what_the_whole_loop_takes(name: str) -> None:
     for looped, parts in ((joined(diagram), {}), (diagram, {"p_x": 1})):
         search = searching(looped, "H200", sizes, dtype="bf16")
         products = dot_products(search.diagram, frozenset(search.kernel.tiles), search.dtypes)
-        written = WrittenBlocks(search.diagram, search.dtypes, search.chip, search.sizes, products)
-        block = TritonBlock.of(search.kernels[2], 2, written)
+        emitted = EmittedBlocks(search.diagram, search.dtypes, search.chip, search.sizes, products)
+        block = TritonBlock.of(search.kernels[2], 2, emitted)
         own = {t: n for t, n in tiles.items() if t[0] == "s" or t in search.kernel.tiles}
         taken = block.resources(search.full({**sizes, **own, **parts}), warps=4)
         found.append((int(taken.smem_bytes), int(taken.registers_per_thread), int(taken.register_bytes)))

@@ -11,7 +11,7 @@ from catdiag.codegen.triton.array_accesses import StoredArray
 from catdiag.codegen.triton.kernel_signature import WIDTHS, ModuleContext
 from catdiag.codegen.triton.tile_nodes import TileNode
 from catdiag.codegen.triton.value_bounds import overflows
-from catdiag.schedule.operand_types import BY_WIDTH, cast_of_factor, operand_type, written_type
+from catdiag.schedule.operand_types import BY_WIDTH, cast_of_factor, emitted_type, operand_type
 
 
 @dataclass
@@ -42,7 +42,7 @@ class ProductTypes:
         read = [x for x in arrays if x is not None] or [x for x in real if x.name in self.shared.factors] or real[:1]
         known = max(read, key=lambda x: BY_WIDTH.index(self._kind(x)), default=None)
         otherwise = "fp16" if known is None else self._kind(known)
-        found = written_type(operand_type(first, second, otherwise), (first, second))
+        found = emitted_type(operand_type(first, second, otherwise), (first, second))
         of_array = None not in kinds or known is None or self._kind(known) != found
         return found, kinds, None if of_array else known
 

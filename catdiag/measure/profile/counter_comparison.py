@@ -246,10 +246,12 @@ def compare(point: ProfilePoint, readings: Sequence[ncu.CounterReading], failure
         lines.append(_shared(kernel, own, why))
         lines += _reported(kernel, own, why)
     every = [r for rs in by_kernel.values() for r in rs]
-    read, written = _sum(every, ncu.HBM_READ), _sum(every, ncu.HBM_WRITTEN)
+    read_bytes, written_bytes = _sum(every, ncu.HBM_READ), _sum(every, ncu.HBM_WRITTEN)
     between = _between(point)
-    lines.append(judged("read from HBM", point.read, read, (*point.read_causes, *between), why=failure))
-    lines.append(judged("written to HBM", point.written, written, (*point.written_causes, *between), why=failure))
+    lines.append(judged("read from HBM", point.read_bytes, read_bytes, (*point.read_causes, *between), why=failure))
+    lines.append(
+        judged("written to HBM", point.written_bytes, written_bytes, (*point.written_causes, *between), why=failure)
+    )
     return tuple(lines)
 
 
@@ -275,8 +277,8 @@ def _loads(kernel: ExpectedCounters, own: Sequence[ncu.CounterReading], why: str
 
 
 def _saves(kernel: ExpectedCounters, own: Sequence[ncu.CounterReading], why: str) -> CounterLine:
-    written = _sum(own, ncu.STORED)
-    measured = None if written is None else written * ncu.SECTOR
+    stored_sectors = _sum(own, ncu.STORED)
+    measured = None if stored_sectors is None else stored_sectors * ncu.SECTOR
     return judged("stores SM to L2", sum(kernel.saves.values()), measured, kernel.save_causes, kernel.kernel, why)
 
 

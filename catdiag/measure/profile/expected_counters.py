@@ -84,7 +84,7 @@ class ExpectedCounters:
 class ProfilePoint:
     """An operator at sizes and tiles: its module, its inputs and launch options, and the predicted counters.
 
-    `read` and `written` are the compulsory bytes of HBM traffic.
+    `read_bytes` and `written_bytes` are the compulsory bytes of HBM traffic.
     """
 
     name: str
@@ -97,8 +97,8 @@ class ProfilePoint:
     inputs: tuple[ArraySpec, ...]
     scalars: Mapping[str, Number]
     kernels: tuple[ExpectedCounters, ...]
-    read: float
-    written: float
+    read_bytes: float
+    written_bytes: float
     read_causes: tuple[Cause, ...] = ()
     written_causes: tuple[Cause, ...] = ()
 
@@ -163,8 +163,8 @@ def point_of(
     kernels, launched = _kernels(
         code, by_kernel, inputs, known, options, case.scalars, compile_too, generation(machine)
     )
-    read = float(sum(a.bytes for a in inputs if a.shape))
-    written = float(sum(_result_bytes(code, case.outputs)))
+    read_bytes = float(sum(a.bytes for a in inputs if a.shape))
+    written_bytes = float(sum(_result_bytes(code, case.outputs)))
     return ProfilePoint(
         name=name or f"{diagram.title}",
         operator=diagram.title,
@@ -176,10 +176,10 @@ def point_of(
         inputs=inputs,
         scalars=dict(case.scalars),
         kernels=kernels,
-        read=read,
-        written=written,
-        read_causes=_fetched(kernels, launched, machine, read, written),
-        written_causes=_later(machine, read, written),
+        read_bytes=read_bytes,
+        written_bytes=written_bytes,
+        read_causes=_fetched(kernels, launched, machine, read_bytes, written_bytes),
+        written_causes=_later(machine, read_bytes, written_bytes),
     )
 
 
@@ -225,29 +225,33 @@ def _by_kernel(io: IO, values: Mapping[str, int]) -> list[_Moved]:
     return found
 
 
-def _later(chip: Hardware, read: float, written: float) -> tuple[Cause, ...]:
+def _later(chip: Hardware, read_bytes: float, written_bytes: float) -> tuple[Cause, ...]:
     """The causes by which a write-back L2 cache changes the bytes written to HBM while a kernel runs."""
     if not chip.l2_bytes:
         return ()
     capacity = float(chip.l2_bytes)
     return (
-        Cause("results that stay in L2 when the kernel ends", -min(written, capacity), 0.0),
-        Cause("what others had written, and what is read pushes out of L2", 0.0, min(read, capacity)),
+        Cause("results that stay in L2 when the kernel ends", -min(written_bytes, capacity), 0.0),
+        Cause("what others had written, and what is read pushes out of L2", 0.0, min(read_bytes, capacity)),
     )
 
 
 def _fetched(
-    kernels: Sequence[ExpectedCounters], launched: Sequence[RecordedLaunch], chip: Hardware, read: float, written: float
+    kernels: Sequence[ExpectedCounters],
+    launched: Sequence[RecordedLaunch],
+    chip: Hardware,
+    read_bytes: float,
+    written_bytes: float,
 ) -> tuple[Cause, ...]:
     """The cause by which inputs are read from HBM again, by each wave of groups but the first, if L2 is too small."""
-    if not chip.l2_bytes or read + written <= chip.l2_bytes or not launched:
+    if not chip.l2_bytes or read_bytes + written_bytes <= chip.l2_bytes or not launched:
         return ()
     first, threads = kernels[0], 32 * int(str(launched[0].options.get("num_warps", 4)))
     registers = (first.compiled or {}).get("registers", 0) * threads
     smem = chip.smem_per_sm // ((first.shared or 0) + chip.smem_reserved)
     blocks = max(1, min(smem, chip.registers_per_sm // registers if registers else smem))
     waves = -(-launched[0].programs // (chip.sms * blocks))
-    most = min((waves - 1) * read, sum(first.loads.values()) - read)
+    most = min((waves - 1) * read_bytes, sum(first.loads.values()) - read_bytes)
     return (Cause(f"L2: {waves} waves of groups read in turn more than it holds", 0.0, most),) if most > 0 else ()
 
 

@@ -20,7 +20,7 @@ from catdiag.schedule.contractions import deciding
 from catdiag.schedule.element_widths import width
 from catdiag.schedule.live_ranges import is_view, multiplies
 from catdiag.schedule.loop_nest import lower
-from catdiag.schedule.operand_types import cast_of_factor, operand_type, result_type, widest_of, written_type
+from catdiag.schedule.operand_types import cast_of_factor, emitted_type, operand_type, result_type, widest_of
 from catdiag.schedule.statements import Carry, For, Let, LoopStep, NestValue, Save, Slice, Statement
 from catdiag.schedule.stored_types import element_types, rest_type
 
@@ -171,7 +171,7 @@ class _Walk:
             return
         self.sides[sides] = None
         read = given[0].dtype, given[1].dtype
-        size = width(written_type(operand_type(*read, self.otherwise), read))
+        size = width(emitted_type(operand_type(*read, self.otherwise), read))
         if size == WIDE:
             self.wide[sides] = None
         second = 0 if not sides[0].symbols() & self.tiles and sides[1].symbols() & self.tiles else 1

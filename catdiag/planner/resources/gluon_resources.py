@@ -41,7 +41,7 @@ class GluonBlock:
         registers = np.ceil(most / (4 * self.chip.warp * warps)) + OTHER_REGISTERS
         return replace(
             self.triton.resources(values, warps),
-            smem_bytes=self.triton.written.smem_bytes(values, warps, self.triton.stages, specialized=True),
+            smem_bytes=self.triton.emitted.smem_bytes(values, warps, self.triton.stages, specialized=True),
             registers_per_thread=registers.astype(np.int64),
             most_registers=WARPGROUP_REGISTERS[warps // WARPS],
         )
@@ -56,7 +56,7 @@ class GluonBlock:
                 rows, columns = rows_and_columns(c)
                 total = total + (c.batch * rows * columns).scaled(4)
                 if self.triton.passes_in_registers((c.rows, c.columns, c.depth)):
-                    total = total + (c.batch * rows * c.depth).scaled(width(c.written))
+                    total = total + (c.batch * rows * c.depth).scaled(width(c.emitted_type))
         return tuple(dict.fromkeys(total + loads for loads in self.triton.streamed_loads or (ZERO,)))
 
     def array_bytes(self, values: Values, warps: int, registers: int) -> int:

@@ -1,6 +1,6 @@
 """What a block of a Triton kernel takes: Triton decides where arrays lie by who reads them.
 
-What a product reads (`tl.dot`) lies in shared memory, as `catdiag.planner.resources.written_smem` reads it off the
+What a product reads (`tl.dot`) lies in shared memory, as `catdiag.planner.resources.emitted_smem` reads it off the
 kernel; everything else is in registers, also what was loaded, and then in the type that it is computed in, 4 bytes as a
 rule, but for an array that meets a product's result and is read nowhere else. Every length is a power of two: what is
 not is filled up and masked. A product takes no fewer than `MIN_DOT` along any of its sides, and a kernel holds no fewer
@@ -21,8 +21,8 @@ docs/explanation/time_model.md says how it does.
 >>> product = cd.library.get("matmul").stream("b").group("a c")
 >>> search = searching(product, "H200", {"a": 4096, "b": 4096, "c": 4096}, stages=3)
 >>> products = dot_products(search.diagram, frozenset(search.kernel.tiles), "bf16")
->>> written = WrittenBlocks(search.diagram, "bf16", search.chip, search.sizes, products)
->>> block = TritonBlock.of(search.kernels[3], 3, written)
+>>> emitted = EmittedBlocks(search.diagram, "bf16", search.chip, search.sizes, products)
+>>> block = TritonBlock.of(search.kernels[3], 3, emitted)
 >>> found = block.resources({"a": 4096, "b": 4096, "c": 4096, "g_a": 128, "g_c": 256, "s_b": 64}, warps=8)
 >>> int(found.smem_bytes), int(found.registers_per_thread)      # what is compiled takes 147480 and 154
 (147504, 156)
@@ -41,7 +41,7 @@ from catdiag.planner.emitted_module import ALIGNMENT_BYTES
 from catdiag.planner.resources.block_resources import Numbers, Resources, Values, most_registers, peak_bytes
 from catdiag.planner.resources.dot_products import DotProducts, Sides
 from catdiag.planner.resources.elementwise_pressure import register_pressure
-from catdiag.planner.resources.written_smem import WrittenBlocks
+from catdiag.planner.resources.emitted_smem import EmittedBlocks
 from catdiag.schedule.element_widths import width
 from catdiag.schedule.live_ranges import elementwise, is_view, view_roots
 from catdiag.schedule.lowered_kernel import LoweredKernel
@@ -73,7 +73,7 @@ _FRAGMENT_BYTES = 32
 
 @dataclass(frozen=True)
 class TritonBlock:
-    """The blocks of a kernel that is `written` with so many buffers, in polynomials of tiles: what threads hold
+    """The blocks of a kernel that is `emitted` with so many buffers, in polynomials of tiles: what threads hold
     (`register_arrays`), and the bytes that all its threads copy to shared memory in an iteration (`copied`). Its shared
     memory is read off what is written.
 
@@ -85,7 +85,7 @@ class TritonBlock:
     """
 
     kernel: LoweredKernel
-    written: WrittenBlocks
+    emitted: EmittedBlocks
     stages: int
     boxes: bool
     staged: bool
@@ -97,18 +97,18 @@ class TritonBlock:
     reloaded: IntPolynomial
 
     @staticmethod
-    def of(kernel: LoweredKernel, stages: int, written: WrittenBlocks) -> TritonBlock:
-        """The blocks of a kernel that was lowered with so many buffers of each streamed block, and is `written`."""
-        found, chip = written.products, written.chip
+    def of(kernel: LoweredKernel, stages: int, emitted: EmittedBlocks) -> TritonBlock:
+        """The blocks of a kernel that was lowered with so many buffers of each streamed block, and is `emitted`."""
+        found, chip = emitted.products, emitted.chip
         widths = {b.name: b.width for b in kernel.allocated()}
-        boxes = written.boxes and chip.by_warpgroups
+        boxes = emitted.boxes and chip.by_warpgroups
         loaded: dict[IntPolynomial, None] = {}
         streamed: dict[IntPolynomial, None] = {}
         copies: dict[tuple[str, IntPolynomial], None] = {}
         hoisted: dict[str, tuple[IntPolynomial, IntPolynomial]] = {}
         multiplied = found.direct | found.indirect
         late: dict[tuple[str, IntPolynomial], bool] = {}
-        once = _read_once(kernel, written.sizes)
+        once = _read_once(kernel, emitted.sizes)
         for point in kernel.points[LEVEL]:
             far, inside = ZERO, ZERO
             for name, role, amount in point.live:
@@ -126,7 +126,7 @@ class TritonBlock:
             loaded[far], streamed[inside] = None, None
         return TritonBlock(
             kernel=kernel,
-            written=written,
+            emitted=emitted,
             stages=stages,
             boxes=boxes,
             staged=bool(copies),
@@ -143,17 +143,17 @@ class TritonBlock:
     @property
     def chip(self) -> Hardware:
         """The chip that the kernel is written for."""
-        return self.written.chip
+        return self.emitted.chip
 
     @property
     def products(self) -> DotProducts:
         """The products of the kernel."""
-        return self.written.products
+        return self.emitted.products
 
     def resources(self, values: Values, warps: int) -> Resources:
         """What a block of so many warps takes; `values` gives sizes filled up to what a kernel indexes."""
         return Resources(
-            smem_bytes=self.written.smem_bytes(values, warps, self.stages),
+            smem_bytes=self.emitted.smem_bytes(values, warps, self.stages),
             registers_per_thread=np.asarray(self.registers(values, warps)).astype(np.int64),
             most_registers=self.most_registers(warps),
             warps=warps,

@@ -19,8 +19,8 @@ from catdiag.schedule.lowered_kernel import LoweredKernel
 @dataclass(frozen=True)
 class KernelInstance:
     """`values` gives every size, tile and block, and the scalar inputs on which it depends how often loops iterate; by
-    `("turns", block)` how often a loop does, by `("moved", transfer)` what an array moves in the whole run, where these
-    do not follow from sizes (`catdiag.schedule.load_imbalance`)."""
+    `("trip_count", block)` how often a loop does, by `("moved", transfer)` what an array moves in the whole run, where
+    these do not follow from sizes (`catdiag.schedule.load_imbalance`)."""
 
     kernel: LoweredKernel
     chip: Hardware
@@ -50,7 +50,7 @@ class KernelInstance:
         """Iterations of the innermost of some loops, in one group."""
         total: Numbers = 1
         for block, whole in loops:
-            known = self.values.get(("turns", block))
+            known = self.values.get(("trip_count", block))
             total = total * (ceil_div(whole.value(self.values), self.values[block]) if known is None else known)
         return total
 

@@ -122,9 +122,9 @@ def widened_factor_seconds(k: KernelInstance) -> Numbers:
     clocks: Numbers = 0.0
     for c in k.matrix_products:
         loaded = c.read[0 if c.sides == (False, True) else 1] if len(c.read) == 2 else ""
-        if loaded and loaded != c.written:
+        if loaded and loaded != c.emitted_type:
             elements = (c.batch * rows_and_columns(c)[1] * c.depth).value(k.values) * _iterations(k, c)
-            moved_bytes = elements * (width(loaded) + width(c.written))
+            moved_bytes = elements * (width(loaded) + width(c.emitted_type))
             clocks = clocks + moved_bytes / k.chip.smem_bytes_per_clock + elements / k.chip.alu_per_clock
     return clocks / k.chip.clock_hz
 
@@ -138,11 +138,11 @@ def warpgroup_products(k: KernelInstance, block: TritonBlock) -> tuple[Numbers, 
     for c in k.matrix_products:
         instructions, iterations = row_instructions(k, c), _iterations(k, c)
         breadth = _whole(rows_and_columns(c)[1].value(k.values), chip.matrix_columns)
-        depth = _whole(c.depth.value(k.values), chip.depth_piece(width(c.written)))
+        depth = _whole(c.depth.value(k.values), chip.depth_piece(width(c.emitted_type)))
         work = 2.0 * instructions * chip.matrix_rows * breadth * depth * iterations
-        seconds = seconds + work * chip.sms / (chip.tensor[c.written] * chip.sustained["tensor"])
+        seconds = seconds + work * chip.sms / (chip.tensor[c.emitted_type] * chip.sustained["tensor"])
         own_rows = 0 if block.passes_in_registers((c.rows, c.columns, c.depth)) else chip.matrix_rows
-        read = read + instructions * (breadth + own_rows) * depth * width(c.written) * iterations
+        read = read + instructions * (breadth + own_rows) * depth * width(c.emitted_type) * iterations
     return seconds, read / (chip.smem_bytes_per_clock * chip.clock_hz)
 
 
@@ -155,15 +155,15 @@ def warp_products(k: KernelInstance, block: TritonBlock) -> tuple[Numbers, Numbe
     steps: Numbers = 0
     for c in k.matrix_products:
         rows, columns = (side.value(k.values) for side in rows_and_columns(c))
-        step = WARP_DEPTH_BYTES // width(c.written)
+        step = WARP_DEPTH_BYTES // width(c.emitted_type)
         batch, deep, iterations = c.batch.value(k.values), ceil_div(c.depth.value(k.values), step), _iterations(k, c)
         tall = ceil_div(rows, WARP_ROWS)
         beside = np.maximum(1, k.warps // tall)
         breadth = _whole(columns, WARP_COLUMNS * beside)
         work = 2.0 * batch * tall * WARP_ROWS * breadth * deep * step * iterations
-        seconds = seconds + work * chip.sms / (chip.tensor[c.written] * WARP_RATE)
+        seconds = seconds + work * chip.sms / (chip.tensor[c.emitted_type] * WARP_RATE)
         own_rows = 0 if block.is_hoisted(c.rows, c.columns) else WARP_ROWS * beside
-        read = read + batch * tall * (own_rows + breadth) * deep * step * width(c.written) * iterations
+        read = read + batch * tall * (own_rows + breadth) * deep * step * width(c.emitted_type) * iterations
         steps = steps + batch * deep * iterations
     return seconds, read / (chip.smem_bytes_per_clock * chip.clock_hz), steps
 

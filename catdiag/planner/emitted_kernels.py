@@ -35,30 +35,30 @@ CALLED_PLANS: dict[str, Callable[[Diagram, PlanTarget], KernelPlan]] = {TORCH: l
 """The plans of kernels that are called, by who computes them."""
 
 
-def written_plan(schedule: KernelTimer, known: SegmentClass) -> KernelPlan:
+def emitted_plan(schedule: KernelTimer, known: SegmentClass) -> KernelPlan:
     """The plan of a schedule of equal segments as it is written. Raises CatdiagError where there is none."""
-    if schedule.written is None:
+    if schedule.emitted is None:
         target = known.target
         try:
             diagram = schedule.draft.kernel_of(known.diagram)
-            schedule.written = fit(diagram, target.chip, schedule.sizes, **target.options())
+            schedule.emitted = fit(diagram, target.chip, schedule.sizes, **target.options())
         except CatdiagError as error:
-            schedule.written = error
-    if isinstance(schedule.written, CatdiagError):
-        raise schedule.written
-    return schedule.written
+            schedule.emitted = error
+    if isinstance(schedule.emitted, CatdiagError):
+        raise schedule.emitted
+    return schedule.emitted
 
 
 def _has_module(schedule: KernelTimer, known: SegmentClass) -> bool:
     """Whether a kernel can be written by a schedule, or torch computes it."""
     try:
-        return bool(schedule.called) or written_plan(schedule, known).backend != IDEAL
+        return bool(schedule.called) or emitted_plan(schedule, known).backend != IDEAL
     except CatdiagError:
         return False
 
 
 @dataclass
-class WrittenKernelSearch(CutSearch):
+class EmittedKernelSearch(CutSearch):
     """The search over the ways to cut one row of stages, with kernels as they are written."""
 
     _retimed_stages: set[int] = field(default_factory=set, repr=False)
@@ -66,16 +66,16 @@ class WrittenKernelSearch(CutSearch):
     _take_refused: bool = False
     """Whether schedules that were not proved are taken where no other is left, since no way is proved."""
 
-    def settled(self, limit: float) -> float:
+    def settled(self, limit_s: float) -> float:
         """Gives kernels the seconds that they take as they are written, in place of the ideal model's, until those of
-        the quickest way have them; what it takes, infinite where that is not below `limit`, or nothing is written."""
-        while (option := self.chosen()) and self.total(option) < limit:
-            written = True
+        the quickest way have them; what it takes, infinite where that is not below `limit_s`, or nothing is written."""
+        while (option := self.chosen()) and self.total(option) < limit_s:
+            emitted = True
             for known in (self._class_of(span)[0] for span in option):
-                if isinstance(known.schedules, list) and not known.schedules[0].as_written:
-                    self._time_as_written(known)
-                    written = False
-            if written:
+                if isinstance(known.schedules, list) and not known.schedules[0].times_emitted:
+                    self._time_emitted(known)
+                    emitted = False
+            if emitted:
                 return self.total(option)
             self._forget()
         return math.inf
@@ -145,13 +145,13 @@ class WrittenKernelSearch(CutSearch):
         assert isinstance(options, list)
         draft = options[0].draft
         if known.refused is not None and known.without_proof:
-            return self._written(known, draft.diagram, None, taken, number)
+            return self._emitted(known, draft.diagram, None, taken, number)
         if alone:
             derivation = draft.derivation(piece, self.ask)
-            return self._written(known, piece if derivation is None else derivation.diagram, derivation, taken, number)
-        return self._written(known, draft.kernel_of(piece), None, taken, number)
+            return self._emitted(known, piece if derivation is None else derivation.diagram, derivation, taken, number)
+        return self._emitted(known, draft.kernel_of(piece), None, taken, number)
 
-    def _written(
+    def _emitted(
         self, known: SegmentClass, diagram: Diagram, derivation: Derivation | None, taken: set[str], number: int
     ) -> DerivedKernel:
         """The quickest schedule of a segment as a diagram, which has a derivation where it is proved, written under
@@ -168,7 +168,7 @@ class WrittenKernelSearch(CutSearch):
             plan = CALLED_PLANS[chosen.called](piece, target)
         else:
             same = derivation is None and not fresh
-            plan = written_plan(chosen, known) if same else fit(diagram, target.chip, chosen.sizes, **target.options())
+            plan = emitted_plan(chosen, known) if same else fit(diagram, target.chip, chosen.sizes, **target.options())
             if chosen.draft.split and all(plan.tiles.get(parts, 1) == 1 for parts in parts_of(diagram)):
                 raise NotFusable(f"{piece.title} is quickest in one part")
         done = derivation is not None or bool(why) or not chosen.draft.actions
@@ -188,7 +188,7 @@ class WrittenKernelSearch(CutSearch):
         if resized(derivation.diagram, kernel.fresh).graph == kernel.diagram.graph:
             derivation = self._with_tiles(piece, derivation, kernel.fresh)
             return replace(kernel, derivation=derivation, diagram=derivation.diagram, proved=True)
-        return self._written(known, derivation.diagram, derivation, taken, number)
+        return self._emitted(known, derivation.diagram, derivation, taken, number)
 
     def _with_tiles(self, piece: Diagram, derivation: Derivation, fresh: Mapping[str, str]) -> Derivation:
         """A derivation under other symbols for its tiles. Raises NotFusable where that is not proved."""
@@ -211,13 +211,13 @@ class WrittenKernelSearch(CutSearch):
                 continue
             first, *others = known.schedules
             slower = made.plan.time_s > SLOWER * first.seconds
-            if first.as_written or not (
+            if first.times_emitted or not (
                 slower or self.target.products == "quickest" or self._retimed_stages & set(range(*span))
             ):
                 continue
             self._retimed_stages |= set(range(*span)) if slower else set()
             changed = changed or made.plan.time_s != first.seconds
-            timer = replace(first, seconds=made.plan.time_s, as_written=True)
+            timer = replace(first, seconds=made.plan.time_s, times_emitted=True)
             known.schedules = sorted([timer, *others], key=lambda one: one.seconds)
             known.made = known.made if known.schedules[0] is timer else None
         return changed
@@ -230,29 +230,29 @@ class WrittenKernelSearch(CutSearch):
             known = self._class_of(span)[0]
             if isinstance(known.schedules, list) and self._retimed_stages & set(range(*span)):
                 first = known.schedules[0]
-                if not first.as_written and not first.called:
-                    self._time_as_written(known)
+                if not first.times_emitted and not first.called:
+                    self._time_emitted(known)
                     found = True
         if found:
             self._forget()
         return found
 
-    def _time_as_written(self, known: SegmentClass) -> None:
+    def _time_emitted(self, known: SegmentClass) -> None:
         """Gives the quickest schedule of a segment the seconds that it takes as it is written, or leaves it out."""
         assert isinstance(known.schedules, list)
         first, *others = known.schedules
         try:
-            plan = written_plan(first, known)
+            plan = emitted_plan(first, known)
             if plan.backend == IDEAL:
                 raise NotFusable(plan.reason)
         except CatdiagError as error:
             self._drop(known, error)
             return
-        timer = replace(first, seconds=plan.time_s, as_written=True)
+        timer = replace(first, seconds=plan.time_s, times_emitted=True)
         known.schedules = sorted([timer, *others], key=lambda one: one.seconds)
         known.made = None
 
-    def _has_written_stages(self, span: Span) -> bool:
+    def _has_emitted_stages(self, span: Span) -> bool:
         """Whether a kernel has several stages, and of each a kernel can be written."""
         stages = [self._class_of((k, k + 1))[0] for k in range(*span)]
         for k, known in zip(range(*span), stages, strict=True):
@@ -261,7 +261,7 @@ class WrittenKernelSearch(CutSearch):
                 return False
         return True
 
-    def _leave_unwritten(self, span: Span) -> None:
+    def _leave_unemitted(self, span: Span) -> None:
         """Leaves out the schedules of a kernel up to the quickest of which Triton's kernel can be written."""
         known = self._class_of(span)[0]
         if known.made is None:  # an equal kernel of the way was left out already

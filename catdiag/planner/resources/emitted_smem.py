@@ -44,7 +44,7 @@ by one and pass results to each other; of a tile whether it is 1, and no power o
 
 
 @dataclass(frozen=True)
-class WrittenBlocks:
+class EmittedBlocks:
     """The blocks of the kernels of a diagram with these products, with arrays of these types, at these sizes, for a
     chip. Without `boxes`, arrays are copied by addresses on any chip."""
 
