@@ -213,7 +213,7 @@ def test_a_cache_that_is_too_small_is_a_cause_for_each_further_wave(product: Any
     found = [point_of(product, TILES, sizes, chip=chip) for chip in (hardware.get("H200"), small)]
     assert found[0].read_causes == found[1].read_causes == ()  # in one wave, three groups a core
     far = point_of(product, TILES, {**sizes, "a": 8192}, chip=small)
-    assert [cause.high for cause in far.read_causes] == [2 * far.read]
+    assert [cause.high for cause in far.read_causes] == [2 * far.read_bytes]
 
 
 def test_shared_memory_is_that_of_the_generation_of_the_chip() -> None:
