@@ -1,8 +1,8 @@
 """Attention by a loop that subtracts, after each key, any number that it likes from the scores (conditional rescaling).
 
-`step[q x]` is by how much the number changes at key x; the number after a list of keys is the sum over the list, so that
-every rule for it is covered: the running maximum, one that is kept while it is close, or none. The loop rescales its
-sums by exp(old − new), which is 1 where the number is kept.
+`step[q x]` is by how much the number changes at key x; the number after a list of keys is the sum over the list, so
+that every rule for it is covered: the running maximum, one that is kept while it is close, or none. The loop rescales
+its sums by exp(old − new), which is 1 where the number is kept.
 """
 
 import catdiag as cd
