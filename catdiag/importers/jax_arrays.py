@@ -232,7 +232,7 @@ def _gather(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     for k, place in zip(batch, numbers.start_indices_batching_dims, strict=True):
         at = [b.aligned(v, place, table.dims[k]) for v in at]
     lined, outer = b.broadcast(at) if at else ([], [])
-    table = _renamed_apart(b, table, outer, batch)
+    table = _with_fresh_axes(b, table, outer, batch)
     inner = [() if k in taken else table.dims[k] for k in range(len(sizes))]
     inner = [d for k, d in enumerate(inner) if k not in (*numbers.collapsed_slice_dims, *batch)]
     offsets = [int(k) for k in numbers.offset_dims]
@@ -281,7 +281,7 @@ def _component(b: ProgramBuilder, starts: ArrayValue, j: int) -> ArrayValue:
     return b.selected(starts, len(starts.dims) - 1, j)
 
 
-def _renamed_apart(
+def _with_fresh_axes(
     b: ProgramBuilder, table: ArrayValue, outer: Sequence[Dimension], batch: Sequence[int]
 ) -> ArrayValue:
     """A table whose axes are none of the indices', but for those that are read along with them."""

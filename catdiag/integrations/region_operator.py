@@ -46,7 +46,7 @@ class RegionRunner:
             written = torch_reference(program.diagram)
             sizes = {name: program.example.sizes[size] for size, name in written.sizes.items()}
             function = written.function()
-            self._run = lambda *arrays: _apart(arrays, function(*arrays, **sizes))
+            self._run = lambda *arrays: _unaliased(arrays, function(*arrays, **sizes))
         elif self.region.plan is not None:
             self._run = self.region.plan.compile().at(sizes=self.region.plan.sizes)
         else:
@@ -86,7 +86,7 @@ def _number(array: Any) -> Any:
     return array if array.shape else array.item()
 
 
-def _apart(arrays: Sequence[Any], found: Any) -> tuple[Any, ...]:
+def _unaliased(arrays: Sequence[Any], found: Any) -> tuple[Any, ...]:
     """Results as contiguous tensors that share no memory with arrays, or with each other."""
     torch = import_module("torch")
     device = next((a.device for a in arrays if isinstance(a, torch.Tensor)), None)

@@ -119,7 +119,7 @@ def _results(first: Any, second: Any, example: Sequence[Any], parameters: FromPa
     return one, other
 
 
-def _apart(one: Any, other: Any) -> bool:
+def _differ(one: Any, other: Any) -> bool:
     """Whether results of PyTorch differ by more than is rounded."""
     import torch
 
@@ -163,10 +163,10 @@ def prove_modules(pair: ModulePair, prove: Proving, assume: Sequence[str] = ()) 
     theorem, notes = _proved(pair, prove, assume)
     if pair.runs is not None:
         try:
-            apart = _apart(*pair.runs())
+            differ = _differ(*pair.runs())
         except Exception:  # of many kinds, the user's among them: the modules were exported, which is enough
-            apart = False
-        if apart:
+            differ = False
+        if differ:
             read = "; ".join(notes) or "nothing that a note speaks of"
             raise Undecided(
                 f"{pair.first.title} and {pair.second.title} are equal as they were imported, and PyTorch gives other "

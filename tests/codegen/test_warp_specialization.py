@@ -30,7 +30,7 @@ def functions(text: str) -> dict[str, ast.FunctionDef]:
 def test_what_loads_and_what_computes_are_functions_of_their_own() -> None:
     made = written(attention(), TILES)
     found = functions(made.text)
-    assert made.specialized == ("_multi_head_attention_apart",)
+    assert made.specialized == ("_multi_head_attention_specialized",)
     loads, rows = (ast.unparse(found[f"_multi_head_attention_{n}"]) for n in ("loads", "rows"))
     assert loads.count("async_copy_global_to_shared") == 3 and "warpgroup_mma" not in loads
     assert "async_copy" not in rows and "gl.store" in rows and "gl.store" not in loads
@@ -56,7 +56,7 @@ def test_a_block_of_two_products_is_copied_once_and_what_no_product_reads_is_loa
 def test_the_launch_takes_it_where_it_can() -> None:
     launch = ast.unparse(functions(written(attention(), TILES).text)["multi_head_attention"])
     assert "specialized=True" in launch
-    assert launch.index("_multi_head_attention_apart[") < launch.index("_multi_head_attention[")
+    assert launch.index("_multi_head_attention_specialized[") < launch.index("_multi_head_attention[")
 
 
 def test_nothing_changes_unless_it_is_asked_for() -> None:
@@ -89,7 +89,7 @@ def test_a_sum_of_values_has_that_form_without_a_maximum() -> None:
         return cd.einsum("q x, x d -> q d", S * S, V)
 
     made = written(unproved(sums.diagram, "x", "q"), {"g_q": 128, "s_x": 64})
-    assert made.specialized == ("_sums_apart",)
+    assert made.specialized == ("_sums_specialized",)
 
 
 def test_names_of_arrays_do_not_meet_those_of_the_text() -> None:
@@ -107,7 +107,7 @@ def test_the_text_is_the_same_each_time() -> None:
     assert written(attention(), TILES).text == written(attention(), TILES).text
 
 
-@pytest.mark.parametrize(("tiles", "warps", "kernel"), [(TILES, 8, "_apart"), ({**TILES, "g_q": 64}, 8, "")])
+@pytest.mark.parametrize(("tiles", "warps", "kernel"), [(TILES, 8, "_specialized"), ({**TILES, "g_q": 64}, 8, "")])
 def test_without_torch_its_launch_says_what_it_takes(tiles: dict[str, int], warps: int, kernel: str) -> None:
     made = written(attention(), tiles)
     sizes = {"b": 1, "h": 2, "q": 1024, "x": 1024, "d": 128}

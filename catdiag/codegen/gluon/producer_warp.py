@@ -158,7 +158,7 @@ def _by_rows(
     ]:
         raise Unfit("consumer and producer read other blocks")
     made = WarpSpecialized(
-        f"{plain.name}_apart",
+        f"{plain.name}_specialized",
         kernels[0],
         kernels[1],
         rings,

@@ -107,13 +107,13 @@ def zero_outside(node: TileNode, condition: TileNode) -> bool:
         (node,) = node.args
     if node.kind != "load":
         return False
-    held = list(node.args[2 : 2 + node.data[3]])
-    for one in held:
-        held += one.args if one.kind == "and" else ()
+    known = list(node.args[2 : 2 + node.data[3]])
+    for one in known:
+        known += one.args if one.kind == "and" else ()
     needed = [condition]
     for one in needed:
-        needed += one.args if one.kind == "and" and one not in held else ()
-    return all(one in held or one.kind == "and" for one in needed)
+        needed += one.args if one.kind == "and" and one not in known else ()
+    return all(one in known or one.kind == "and" for one in needed)
 
 
 def made_in_loop(node: TileNode, converted: bool) -> bool:

@@ -281,8 +281,8 @@ class KernelTrace:
             if not self.lines.variables[variable].name:
                 self.lines.variables[variable].name = names[-1]
             if before is not None:  # the overwritten array is not listed
-                held_as = self.lines.variables[variable]
-                held_as.type, held_as.element = (
+                declared = self.lines.variables[variable]
+                declared.type, declared.element = (
                     box.cod[k],
                     self.symbols.element(box.cod[k], "", self.fresh[k].width, box),
                 )

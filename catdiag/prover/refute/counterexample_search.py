@@ -145,11 +145,11 @@ class CounterexampleSearch(Comparison):
                 if self.cells(sizes) > MOST_CELLS:
                     continue
                 batch = self.drawer.draw(sizes, self._blocks(k), count)
-                apart, half, whole = self.differing(batch)
-                found = self.suspect(batch, (apart, half, whole))
+                differ, half, whole = self.differing(batch)
+                found = self.suspect(batch, (differ, half, whole))
                 if found is not None:
                     return Examined(self.check(found), (found,))
-                order = np.flatnonzero(whole & ~apart)
+                order = np.flatnonzero(whole & ~differ)
                 # Consecutive numbers come first: they show differences more easily than zeros and ones.
                 chosen = sorted(order.tolist(), key=lambda row: (row != _COUNT_WEIGHT, row))[:_LOOKED_AT]
                 points += [batch.point(row, self.declared, self.pool) for row in chosen]
@@ -200,8 +200,8 @@ class CounterexampleSearch(Comparison):
 
     def suspect(self, batch: Batch, seen: tuple[Flags, Flags, Flags] | None = None) -> TrialPoint | None:
         """An input of a batch on which the programs differ in exact arithmetic; None if there is none."""
-        apart, half, _ = seen or self.differing(batch)
-        for point in self._plainest(batch, apart):
+        differ, half, _ = seen or self.differing(batch)
+        for point in self._plainest(batch, differ):
             if self.check(point) is not None:
                 return point
             self.misses += 1

@@ -344,7 +344,7 @@ class _Buffers:
                 until = dot.time if dot.loop is None else load.time
                 self.put(("load", number), load.array, _bytes(load), load.time, until)
             return
-        if first and value.held and inside is not None:
+        if first and value.from_assembly and inside is not None:
             self.put(
                 ("made", value.defined_at, value.shape),
                 "a factor on its way in",

@@ -242,7 +242,7 @@ class Calls:
             args = values[2] if len(values) > 2 else named["args"]
             kind = values[3] if len(values) > 3 else named["dtype"]
             parts = list(args) if isinstance(args, tuple) else [args]
-            return replace(self.elementwise(node, parts, self.named_type(kind)), held=True)
+            return replace(self.elementwise(node, parts, self.named_type(kind)), from_assembly=True)
         if name == "where":
             parts = [v for v in values[1:] if isinstance(v, TileValue)]
             return self.elementwise(node, values, wider(*parts) if parts else "fp32")

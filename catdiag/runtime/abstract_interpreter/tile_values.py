@@ -87,7 +87,7 @@ class TileValue:
     """A power of two that divides it, or to which runs of neighbors are aligned, as far as Triton knows."""
     grain: tuple[int, ...] = ()
     """For truth values: along each axis, the length of aligned runs of neighbors that are equal."""
-    held: bool = False
+    from_assembly: bool = False
     """Whether inline assembly made it, which keeps it in registers."""
     fresh: int = 0
     """The time of the matrix product whose result this is, accumulated from zero; 0 for any other value."""
