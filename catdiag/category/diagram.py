@@ -22,7 +22,7 @@ equality does not see it, the live range of arrays does.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 from catdiag.category.equality import fingerprint, isomorphic
@@ -390,6 +390,18 @@ def discard(ty: Ty | ArrayType) -> Diagram:
     return wiring(_ty(ty), [])
 
 
+def needed(graph: Graph, wires: Iterable[int], without: int = -1) -> set[int]:
+    """The places of the boxes that wires are computed by, with all that these need; not of the box `without`, and what
+    only that needs."""
+    maker, found, stack = graph.makers(), set[int](), list(wires)
+    while stack:
+        place = maker[stack.pop()]
+        if place >= 0 and place != without and place not in found:
+            found.add(place)
+            stack.extend(graph.nodes[place].inputs)
+    return found
+
+
 def reachable(graph: Graph) -> Graph:
     """The graph without boxes that reach no output; the others stay in order.
 
@@ -400,24 +412,13 @@ def reachable(graph: Graph) -> Graph:
     >>> [node.box.name for node in graph.nodes], graph.outputs
     (['g'], (1,))
     """
-    inputs = len(graph.dom)
-    first: list[int] = []
-    maker = [-1] * inputs
-    for place, node in enumerate(graph.nodes):
-        first.append(len(maker))
-        maker.extend([place] * len(node.box.cod))
-    alive = [False] * len(graph.nodes)
-    stack = list(graph.outputs)
-    while stack:
-        place = maker[stack.pop()]
-        if place >= 0 and not alive[place]:
-            alive[place] = True
-            stack.extend(graph.nodes[place].inputs)
+    inputs, first, maker = len(graph.dom), graph.first_wires(), graph.makers()
+    alive = needed(graph, graph.outputs)
     names = list(range(inputs)) + [0] * (len(maker) - inputs)
     nodes: list[Node] = []
     count = inputs
     for place, node in enumerate(graph.nodes):
-        if alive[place]:
+        if place in alive:
             nodes.append(Node(node.box, tuple([names[w] for w in node.inputs])))
             for wire in range(first[place], first[place] + len(node.box.cod)):
                 names[wire] = count

@@ -21,7 +21,7 @@ from catdiag.category.integer_polynomial import IntPolynomial
 from catdiag.category.ops import Box, FoldOp, GroupOp, Map, SizeOf, array_name
 from catdiag.category.substitution import inline
 from catdiag.category.traversal import all_boxes
-from catdiag.category.types import ArrayType, Axis, Size, size_symbols
+from catdiag.category.types import ArrayType, Axis, Size, Ty, size_symbols
 from catdiag.schedule.access_region import gathered_inputs, with_access_regions
 from catdiag.schedule.accumulation import added_results
 from catdiag.schedule.contractions import deciding
@@ -250,7 +250,11 @@ class _SlowMemory:
         whole = body.kernel
         split = split_body(body.graph, tuple(whole.axes.values()))
         loop = self.split_loop = split.loop
-        tile, made = loop.single[0], split.saving.nodes[-1].box
+        tile, node = loop.single[0], split.saving.nodes[-1]
+        # The first kernel saves its states with the axis of parts.
+        states = Ty(*(ArrayType((Axis(loop.parts, tile), *t.axes), t.element) for t in node.box.cod))
+        made = Box(node.box.op, node.box.dom, states, node.box.line)
+        parts = Graph(split.saving.dom, (*split.saving.nodes[:-1], Node(made, node.inputs)), split.saving.outputs)
         buffers, incoming = list(body.inputs), list(body.incoming)
         leaves: list[tuple[int, int]] = []
         for k, local in enumerate(split.merging.dom.arrays[len(buffers) :]):
@@ -266,7 +270,7 @@ class _SlowMemory:
         reads = (*whole.reads, *(w for _, w in leaves))
         merging = replace(whole, reads=reads)
         # A part is not repeated for a grouped axis that neither an input nor a state has.
-        inside = {*split.saving.outputs, *(w for n in split.saving.nodes for w in n.inputs)}
+        inside = {*parts.outputs, *(w for n in parts.nodes for w in n.inputs)}
         read = [self.types[w] for k, w in enumerate(whole.reads) if k in inside]
         had = {n for ty in (*read, *self.types[leaves[0][1] :]) for n in ty.names}
         tiles = {symbol: size for symbol, size in whole.tiles.items() if whole.axes[symbol] in had}
@@ -281,7 +285,7 @@ class _SlowMemory:
         ]
         own = [None if b is None else replace(b) for b in body.inputs]
         return (
-            _KernelBody(saving, split.saving, own, of_part, body.given, loop),
+            _KernelBody(saving, parts, own, of_part, body.given, loop),
             _KernelBody(merging, split.merging, buffers, incoming, [*body.given, *(None for _ in leaves)]),
         )
 

@@ -1,10 +1,9 @@
 """Split-K: a loop that runs in parts (a parallel reduction), as two kernels.
 
 The first kernel runs the parts in parallel and saves the state of each. The second merges the states in order. Boxes
-that both need are computed in both. `split_body` gives the two kernels of a body; costs, plans and listings are made
-of these. `split_statements` gives them as statements of the whole body, which code is generated from.
-
-The machine that counts has a form of its own: `catdiag.simulate.split_diagram`.
+that both need are computed in both. `split_body` gives the two kernels of a body: costs, plans, listings and the
+machine that counts (`catdiag.simulate.split_diagram`) are made of these. `split_statements` picks the statements of
+each, which code is generated from.
 """
 
 from __future__ import annotations
@@ -12,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from catdiag.category.diagram import Diagram, Graph, Node, of_box, of_graph, reachable
+from catdiag.category.diagram import Diagram, Graph, Node, needed, of_box, of_graph, reachable
 from catdiag.category.ops import Box, Call, FoldOp, GroupOp, Reduce, Reindex, View, bodies
 from catdiag.category.resizing import resize
 from catdiag.category.substitution import inline
 from catdiag.category.traversal import all_boxes
 from catdiag.category.types import ArrayType, Axis, Size, Ty
-from catdiag.schedule.statements import Carry, For, Let, NestValue, Save, Slice, Start, Statement, read, statements
+from catdiag.schedule.statements import For, Statement
 from catdiag.util.errors import CatdiagError
 
 
@@ -43,9 +42,9 @@ class SplitLoop:
 class SplitBody:
     """The boxes of the two kernels of a body with a split loop.
 
-    `saving` has the inputs of the body, and makes the states of one part: its axis has the length of a part. `merging`
-    has the states of all parts as further inputs, and makes the outputs of the body. `along` says which inputs have the
-    axis of the loop.
+    `saving` has the inputs of the body, and makes the states of one part, whose axis has the length of a part: its last
+    box is the loop. `merging` has the states of all parts as further inputs, and makes the outputs of the body. `along`
+    says which inputs have the axis of the loop.
     """
 
     loop: SplitLoop
@@ -143,9 +142,7 @@ def split_body(body: Graph, tiles: Sequence[str] = ()) -> SplitBody:
     node, inputs = body.nodes[place], len(body.dom)
     box, count = node.box, len(node.box.cod)
     first = body.first_wires()[place]
-    part = Axis(loop.parts, loop.single[0])
-    saved = Ty(*(ArrayType((part, *t.axes), t.element) for t in box.cod))
-    once = Node(Box(replace(op, parts=None), box.dom, saved, box.line), node.inputs)
+    once = Node(Box(replace(op, parts=None), box.dom, box.cod, box.line), node.inputs)
     saving = reachable(Graph(body.dom, (*body.nodes[:place], once), tuple(range(first, first + count))))
 
     moved = [w if w < inputs else w + count for w in range(len(body.wire_types()))]
@@ -158,44 +155,21 @@ def split_body(body: Graph, tiles: Sequence[str] = ()) -> SplitBody:
     return SplitBody(loop, part_of_axis(saving, loop), merging, along)
 
 
-def split_statements(body: Sequence[Statement]) -> tuple[list[Statement], For, list[Statement], list[Statement]]:
+def split_statements(group: For, whole: Graph) -> tuple[list[Statement], For, list[Statement], list[Statement]]:
     """The statements around a loop over parts by kernel: those that the first runs before the loop; the loop; those
-    that the second runs again, and those that it runs from the merge on.
+    that the second runs again, and those that it runs from the merge on. `group` has the statements of a group of
+    `whole`, or of boxes outside of groups.
 
-    Each runs the loops that it needs, and saves are the first's. What is left out is loops only.
+    Of the loops before, each kernel runs those that are boxes of its graph (see `split_body`). Both have the other
+    statements: of values that nothing reads no code is made.
     """
-    at = next(k for k, s in enumerate(body) if isinstance(s, For) and s.kind == "parts")
-    loop, before, after = body[at], body[:at], list(body[at + 1 :])
+    at = next(k for k, s in enumerate(group.body) if isinstance(s, For) and s.kind == "parts")
+    loop = group.body[at]
     assert isinstance(loop, For)
-    saves = [s for s in before if any(isinstance(inner, Save) for _, inner in statements([s]))]
-    again = [s for s in before if s not in saves or isinstance(s, For)]
-    return _needed_loops(before, [*saves, loop]), loop, _needed_loops(again, after), after
-
-
-def _needed_loops(before: Sequence[Statement], later: Sequence[Statement]) -> list[Statement]:
-    """Statements without the loops of which nothing is needed later."""
-    wanted = {value for _, s in statements(later) for value in read(s)}
-    kept: list[Statement] = []
-    for statement in reversed(before):
-        parts = [s for _, s in statements([statement])]
-        needed = statement in later or not wanted.isdisjoint(value for s in parts for value in _made(s))
-        if needed:
-            wanted.update(value for s in parts for value in read(s))
-        if needed or not isinstance(statement, For):
-            kept.append(statement)
-    return kept[::-1]
-
-
-def _made(statement: Statement) -> tuple[NestValue, ...]:
-    """The values that a statement itself makes or changes."""
-    match statement:
-        case Let(targets=targets):
-            return targets
-        case Slice(target=target) | Save(target=target):
-            return (target,)
-        case Start(states=states) | Carry(states=states):
-            return states
-    return ()
+    graph = inline(bodies(whole.nodes[group.place].box.op)[0]).graph if group.place >= 0 else whole
+    of_kernels = needed(graph, graph.nodes[loop.place].inputs), needed(graph, graph.outputs, loop.place)
+    first, again = ([s for s in group.body[:at] if not isinstance(s, For) or s.place in run] for run in of_kernels)
+    return first, loop, again, group.body[at + 1 :]
 
 
 def merging_loop(op: FoldOp, box: Box, loop: SplitLoop) -> Box:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from catdiag.category.diagram import Diagram, Graph, Node, of_box, of_graph, reachable
+from catdiag.category.diagram import Diagram, Graph, Node, of_box, of_graph
 from catdiag.category.functor import weave
 from catdiag.category.index_maps import Reindex, read_off
 from catdiag.category.ops import (
@@ -28,7 +28,7 @@ from catdiag.category.ops import (
 )
 from catdiag.category.substitution import inline
 from catdiag.category.types import ArrayType, Axis, Size, Ty, product
-from catdiag.schedule.split_k import SplitLoop, merging_loop, one_split_place, part_of_axis, split_loop
+from catdiag.schedule.split_k import SplitLoop, one_split_place, split_body, split_loop
 from catdiag.util.errors import CatdiagError
 
 
@@ -98,7 +98,7 @@ class _SplitKernels:
 
     saving: Diagram
     merging: Diagram
-    along: list[bool]
+    along: Sequence[bool]
 
 
 def _within(op: FoldOp, axis_size: Size, extent: Diagram, inputs: Sequence[int], positions: int | None) -> Diagram:
@@ -132,33 +132,17 @@ def _within(op: FoldOp, axis_size: Size, extent: Diagram, inputs: Sequence[int],
 def _split(body: Graph, tiles: Mapping[str, str], positions: int | None) -> tuple[_SplitKernels, SplitLoop]:
     """The two kernels of a body with a split loop; `positions` is the input that is the positions along the split
     axis."""
-    place, op, loop = split_loop(body, tuple(tiles))
-    box, inputs = body.nodes[place].box, len(body.dom)
-    first = body.first_wires()[place]
-    along = [t.axis(op.axis) is not None for t in body.dom]
-
-    # The first kernel: the loop, and the boxes that it needs.
-    states = tuple(range(first, first + len(box.cod)))
-    once = Node(Box(replace(op, parts=None), box.dom, box.cod, box.line), body.nodes[place].inputs)
+    place, op, _ = split_loop(body, tuple(tiles))
+    node = body.nodes[place]
     if op.bounds is not None:
-        within = _within(op, loop.axis_size, op.bounds, once.inputs, positions)
-        once = Node(Box(replace(op, parts=None, bounds=within), box.dom, box.cod, box.line), once.inputs)
-    nodes = (*body.nodes[:place], once)
-    part = part_of_axis(reachable(Graph(body.dom, nodes, states)), loop)
-    saving = weave(of_graph(part), Axis(loop.parts, loop.single[0]), [k for k, a in enumerate(along) if a])
-
-    # The second kernel: a loop that merges the parts, and the boxes after it.
-    merge = merging_loop(op, box, loop)
-    dom, count = body.dom @ merge.dom, len(box.cod)
-    moved = [w if w < inputs else w + count for w in range(len(body.wire_types()))]
-    made: list[Node] = []
-    for k, n in enumerate(body.nodes):
-        if k == place:
-            made.append(Node(merge, tuple(range(inputs, inputs + count))))
-        else:
-            made.append(Node(n.box, tuple(moved[w] for w in n.inputs)))
-    merging = of_graph(reachable(Graph(dom, tuple(made), tuple(moved[w] for w in body.outputs))))
-    return _SplitKernels(saving, merging, along), loop
+        size = next(a.size for t in node.box.dom for a in t.axes if a.name == op.axis)
+        op = replace(op, bounds=_within(op, size, op.bounds, node.inputs, positions))
+        from_part = Node(Box(op, node.box.dom, node.box.cod, node.box.line), node.inputs)
+        body = Graph(body.dom, (*body.nodes[:place], from_part, *body.nodes[place + 1 :]), body.outputs)
+    split = split_body(body, tuple(tiles))
+    along = [k for k, has in enumerate(split.along) if has]
+    saving = weave(of_graph(split.saving), Axis(split.loop.parts, split.loop.single[0]), along)
+    return _SplitKernels(saving, of_graph(split.merging), split.along), split.loop
 
 
 class _KernelWriter:

@@ -232,7 +232,11 @@ def read(text: str, launch: RecordedLaunch) -> Reader:
     """What is wrong with the integers of a kernel at a launch, of one in Gluon those of its warps that compute."""
     functions = {n.name: n for n in ast.walk(ast.parse(text)) if isinstance(n, ast.FunctionDef)}
     reader = Reader(launch)
-    name = launch.kernel.removesuffix("_specialized") + "_rows" if launch.kernel.endswith("_specialized") else launch.kernel
+    name = (
+        launch.kernel.removesuffix("_specialized") + "_rows"
+        if launch.kernel.endswith("_specialized")
+        else launch.kernel
+    )
     groups = launch.arguments.get("groups", 1)
     reader.function(functions[name], {"me": Range(0, groups - 1 if isinstance(groups, int) else 0)})
     return reader

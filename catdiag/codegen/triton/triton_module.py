@@ -414,7 +414,7 @@ class _ModuleBuilder:
 
         Returns the writer of the second kernel. `group` holds the statements around the loop over parts.
         """
-        before, split, again, after = split_statements(group.body)
+        before, split, again, after = split_statements(group, self.program.graph)
         (span,) = split.spans
         first = self._writing(env, group.spans)
         first.body(before)
