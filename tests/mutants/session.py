@@ -182,8 +182,9 @@ class Plugin:
         self.names: list[str] = []
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_sessionstart(self) -> None:
-        """Loads the kernel with marks, before pytest's own loader, which takes it where the package is installed."""
+    def pytest_load_initial_conftests(self) -> None:
+        """Loads the kernel with marks: before pytest's own loader, which takes it where the package is installed, and
+        before the first `conftest.py`, which imports it."""
         sys.meta_path.insert(0, self.blocks)
 
     @pytest.hookimpl(tryfirst=True)
@@ -205,6 +206,8 @@ class Plugin:
             for block, executed in enumerate(self.blocks.marks):
                 if executed:
                     self.tests.setdefault(block, []).append(number)
+        if not self.tests:
+            raise pytest.UsageError("no test executes the kernel with marks: it was loaded without them before")
         print(f"{len(items)} tests, {sum(self.times.values()):.0f} s of computing", flush=True)
         gc.collect()
         gc.freeze()
