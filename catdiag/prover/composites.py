@@ -115,12 +115,14 @@ def certify_through(
     right: Diagram,
     stages: Iterable[Iterable[tuple[int, int]]],
     theorems: Sequence[Theorem] = (),
+    sides: tuple[Diagram, Diagram] | None = None,
 ) -> Theorem:
     """The theorem that two diagrams are the same, by way of arrays that both make.
 
     A stage is some wires of the left graph, each with the wire of the right graph that carries the same, of one type;
     a last one, of the results, is added. What a stage makes of inputs and of earlier stages is a part. `theorems` are
-    known ones, of which some may be about parts. Raises as `certify_composite` does.
+    known ones, of which some may be about parts; `sides` are two diagrams of the same values as these, of which the
+    theorem is. Raises as `certify_composite` does.
     """
     graphs = left.graph, right.graph
     types = left.graph.wire_types()
@@ -145,7 +147,7 @@ def certify_through(
         parts.append(PartEquation(one, two, tuple(number[pair] for pair in reads), theorem=theorem))
         count = len(number)
         number.update((pair, count + n) for n, pair in enumerate(fresh))
-    return certify_composite(ask, inputs, parts, [number[pair] for pair in last], (left, right))
+    return certify_composite(ask, inputs, parts, [number[pair] for pair in last], sides or (left, right))
 
 
 def made_of(graph: Graph, made: Sequence[int], known: Collection[int]) -> tuple[list[int], list[int]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -41,6 +43,12 @@ def run_both(both: ForwardAndBackward, arrays: list[np.ndarray], cotangents: lis
         ("grouped_query_attention", ["[b k r q]"]),
         ("causal_attention", ["extended[q]"]),
         ("soft_capped_attention", ["[q]"]),
+        ("sliding_window_attention", ["extended[q]"]),
+        ("padded_attention", ["extended[q]"]),
+        ("document_attention", ["extended[q]"]),
+        ("alibi_attention", ["extended[q]"]),
+        ("sink_attention", ["[q]"]),
+        ("qk_norm_attention", ["[q]", "[x]", "[q]"]),
     ],
 )
 def test_the_two_passes_are_proved_and_give_results_and_gradient(name: str, saved: list[str]) -> None:
@@ -56,6 +64,73 @@ def test_the_two_passes_are_proved_and_give_results_and_gradient(name: str, save
     expected = [results, *(expected if isinstance(expected, tuple) else (expected,))]
     for found, wanted in zip(run_both(both, arrays, [cotangent]), expected, strict=True):
         np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-12)
+
+
+def scores(Q: Any, K: Any) -> Any:
+    return cd.einsum("q d, x d -> q x", Q, K)
+
+
+def zero_where_masked(Q: Any, K: Any, M: Any) -> Any:
+    weights = cd.where(M, cd.exp(scores(Q, K) - cd.max(cd.where(M, scores(Q, K), -cd.inf), "x")), 0)
+    return cd.einsum("q x, x d -> q d", weights / cd.sum(weights, "x"), K)
+
+
+def zero_in_empty_rows(Q: Any, K: Any, M: Any) -> Any:
+    weights = cd.softmax(cd.where(M, scores(Q, K), -cd.inf), "x")
+    return cd.where(cd.any(M, "x"), cd.einsum("q x, x d -> q d", weights, K), 0)
+
+
+def divided_last(Q: Any, K: Any, M: Any) -> Any:
+    weights = cd.exp((scores(Q, K) * 3 - cd.max(scores(Q, K) * 3, "x")) / 2)
+    return cd.einsum("q x, x d -> q d", weights, K) / cd.sum(weights, "x")
+
+
+def one_more_weight(Q: Any, K: Any, M: Any) -> Any:
+    m = cd.maximum(cd.max(scores(Q, K), "x"), 0)
+    weights = cd.exp(scores(Q, K) - m)
+    return cd.einsum("q x, x d -> q d", weights, K) / (cd.sum(weights, "x") + cd.exp(-m))
+
+
+def logarithms(Q: Any, K: Any, M: Any) -> Any:
+    less = scores(Q, K) - cd.max(scores(Q, K), "x")
+    logarithm = less - cd.log(cd.sum(cd.exp(less), "x"))
+    return cd.exp(logarithm) * logarithm
+
+
+@pytest.mark.parametrize(
+    "body", [zero_where_masked, zero_in_empty_rows, divided_last, one_more_weight, logarithms], ids=lambda f: f.__name__
+)
+def test_maximum_and_sum_of_a_row_are_one_statistic_however_they_are_read(body: Any) -> None:
+    gives = "q x" if body is logarithms else "q d"
+    program = cd.algorithm(f"q d, x d, bool[q x] -> {gives}", name=body.__name__)(body)
+    both = program.forward_and_backward()
+    assert [ty.names for ty in both.forward.cod[both.results :]] == [("q",)]
+    assert not both.theorem.conditional
+    rng = np.random.default_rng(0)
+    arrays = [
+        rng.normal(size=(3, 2)),
+        rng.normal(size=(4, 2)),
+        np.array([[1, 1, 0, 1], [0, 0, 1, 0], [0, 1, 1, 1]]) > 0,
+    ]
+    if body is zero_in_empty_rows:
+        arrays[2][1] = False
+    results = program.run(*arrays)
+    cotangent = rng.normal(size=results.shape)
+    expected = [results, *program.grad().run(*arrays, cotangent)]
+    for found, wanted in zip(run_both(both, arrays, [cotangent]), expected, strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-12)
+
+
+def test_a_norm_that_divides_scores_is_not_taken_for_a_sum_of_exponentials() -> None:
+    both = cd.library.get("qk_norm_attention").forward_and_backward()
+    assert [box.name for box in both.forward.boxes].count("log") == 1
+
+
+def test_what_is_a_scalar_function_of_what_is_read_is_not_read() -> None:
+    norm = cd.library.get("rms_norm").forward_and_backward()
+    assert norm.saved == (1,)  # the root of each row; the result is the input divided by it
+    sink = cd.library.get("sink_attention").forward_and_backward()
+    assert sink.reads == (0, 1, 2, 3)  # exp(s − L) of each row is made of the sink's number
 
 
 def test_a_sum_of_products_is_taken_through_a_result() -> None:

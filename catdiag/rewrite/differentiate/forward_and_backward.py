@@ -1,12 +1,10 @@
 """A program and its gradient as two programs: the forward pass, which saves what the backward pass reads.
 
-What is saved is found. The backward pass is what depends on cotangents. Of the forward pass it reads some arrays; from
-each, going back, the first that is an input, a result, or a statistic (one number for a row:
-`catdiag.schedule.full_precision`) is read from memory, and what is between is recomputed. So that of
-RMSNorm reads the root of each row. Where it would read a maximum m and a sum z for `exp(u − m)/z` alone, it reads one
-statistic, `m + log z`, and has `exp(u − (m + log z))`: that of attention reads the log-sum-exp of each row of scores.
-A sum of products of which a result is a part is taken through that result: `Σ_x P·(Σ_v dO·V)` is `Σ_v dO·O` where
-`O = Σ_x P·V` is a result. Axes of statistics are in the order of the program's inputs and results.
+What is saved is found (`catdiag.rewrite.differentiate.saved_statistics`). The backward pass is what depends on
+cotangents. Of the forward pass it reads inputs, results and statistics: that of attention reads the log-sum-exp of each
+row of scores. A sum of products of which a result is a part is taken through that result: `Σ_x P·(Σ_v dO·V)` is
+`Σ_v dO·O` where `O = Σ_x P·V` is a result, or `where(c, O, 0)` is, and rows without c have the gradient 0. Axes of
+statistics are in the order of the program's inputs and results.
 """
 
 from __future__ import annotations
@@ -17,21 +15,21 @@ from types import MappingProxyType
 
 from catdiag.category.diagram import Diagram, Graph, Node, of_graph
 from catdiag.category.ops import Einsum
-from catdiag.category.scalars import ScalarFunction
 from catdiag.category.types import ArrayType
 from catdiag.kernel.terms import KernelError
 from catdiag.prover.api import Interrupted, Theorem, certify_equation
+from catdiag.prover.composites import OpenPart, certify_through
 from catdiag.prover.proof_search import OpenGoal
 from catdiag.rewrite.derivation import NotProved, titled
 from catdiag.rewrite.differentiate.gradient import Inputs, Outputs, chosen_inputs, chosen_outputs, further_names
 from catdiag.rewrite.differentiate.linear_maps import broadcast
 from catdiag.rewrite.differentiate.passes import Linearization
 from catdiag.rewrite.differentiate.redundant_maxima import redundant_maxima
+from catdiag.rewrite.differentiate.saved_statistics import RowStatistics, cut_wires, operands, read_arrays
 from catdiag.rewrite.graph_builder import GraphBuilder
 from catdiag.rewrite.hash_consed_graph import HashConsedGraph
 from catdiag.rewrite.list_states import unrolled
-from catdiag.schedule.full_precision import statistics
-from catdiag.schedule.live_ranges import contracts, rematerialized
+from catdiag.schedule.live_ranges import contracts
 from catdiag.solvers.z3 import Z3, SolverInterrupted
 
 
@@ -74,13 +72,18 @@ def forward_and_backward(diagram: Diagram, ask: Z3, of: Outputs = None, wrt: Inp
     ]
     wires = _WithGradient(diagram, graph, tuple(results), tuple(derived), tuple(types), named, tuple(chosen))
     shorter = _through_results(graph, results, derived)
-    single = _log_sums(graph, results, shorter, count)
-    if single != shorter:
+    statistics = RowStatistics(graph, results)
+    fewer = statistics.of(shorter)
+    forms: list[tuple[list[int], Sequence[int]]] = [(shorter, ()), (derived, ())]
+    if len(read_arrays(graph, results, fewer, count)) < len(read_arrays(graph, results, shorter, count)):
+        forms.insert(0, (fewer, cut_wires(graph, statistics.terms, [*results, *derived, *fewer])))
+    for k, (form, through) in enumerate(forms):
         try:
-            return _passes(wires, single, ask)
-        except NotProved:  # where a sum is not known to be positive
-            pass
-    return _passes(wires, shorter, ask)
+            return _passes(wires, form, ask, through)
+        except NotProved:  # where a sum is not known to be positive, say
+            if all(form == other for other, _ in forms[k + 1 :]):
+                raise
+    raise AssertionError("the gradient as it was derived is one of the forms")
 
 
 @dataclass(frozen=True)
@@ -103,11 +106,12 @@ class _WithGradient:
         return ArrayType(tuple(sorted(ty.axes, key=lambda a: place.get(a.name, len(place)))), ty.element)
 
 
-def _passes(made: _WithGradient, pulled: Sequence[int], ask: Z3) -> ForwardAndBackward:
-    """The passes of which the second makes the wires `pulled`, which mean the cotangents. Raises NotProved."""
+def _passes(made: _WithGradient, pulled: Sequence[int], ask: Z3, through: Sequence[int] = ()) -> ForwardAndBackward:
+    """The passes of which the second makes the wires `pulled`, which mean the cotangents, proved by way of some arrays
+    of the forward pass. Raises NotProved."""
     diagram, graph, results, types = made.diagram, made.graph, made.results, made.types
     count = len(diagram.dom)
-    read = _read(graph, results, pulled, count)
+    read = read_arrays(graph, results, pulled, count)
     reads, saved = [w for w in read if w < count], [w for w in read if w >= count]
     further_saved = [w for w in saved if w not in results]
     outputs = [*results, *further_saved]
@@ -116,46 +120,38 @@ def _passes(made: _WithGradient, pulled: Sequence[int], ask: Z3) -> ForwardAndBa
     title = diagram.title or "the program"
 
     kinds = {w: made.saved_type(w) for w in further_saved}
-    forward = _emitted(graph, range(count), outputs, [*diagram.cod, *kinds.values()])
-    backward = _emitted(graph, [*reads, *saved, *cotangents], pulled, types, kinds)
+    forward, _ = _emitted(graph, range(count), outputs, [*diagram.cod, *kinds.values()])
+    backward, _ = _emitted(graph, [*reads, *saved, *cotangents], pulled, types, kinds)
     forward = titled(of_graph(forward.graph, forward.cod, names), f"{title}, forward")
     own = tuple(names[w] for w in reads)
     backward = titled(of_graph(backward.graph, backward.cod, (*own, *further[count:])), f"{title}, backward")
-    both = _emitted(graph, range(len(graph.dom)), [*results, *made.derived], [*diagram.cod, *types])
+    both, wires = _emitted(graph, range(len(graph.dom)), [*results, *made.derived], [*diagram.cod, *types])
     inputs = (*names, *further[count + len(saved) :])
     both = titled(of_graph(both.graph, both.cod, inputs), f"{title} and its gradient")
     places = tuple(outputs.index(w) for w in saved)
     whole = titled(_composed(both, forward, backward, reads, places), f"{title}, forward and backward")
-    theorem = _proved(ask, both, whole)
+    theorem = None
+    if through:
+        once, other = _emitted(graph, range(len(graph.dom)), [*results, *pulled], both.cod.arrays)
+        stage = [(wires[w], other[w]) for w in through if w in wires and w in other]
+        theorem = _proved_through(ask, both, of_graph(once.graph, once.cod, inputs), stage, whole)
+    theorem = theorem or _proved(ask, both, whole)
     of = tuple(made.of.values())
     return ForwardAndBackward(forward, backward, len(diagram.cod), tuple(reads), places, of, made.wrt, theorem)
 
 
-def _log_sums(graph: HashConsedGraph, results: Sequence[int], roots: Sequence[int], count: int) -> list[int]:
-    """The wires with `exp(u − (m + log z))` for `exp(u − m)/z`, and with `g·exp(u − (m + log z))` for
-    `g/z·exp(u − m)`, where they read fewer arrays then."""
-    change: dict[int, int] = {}
-    for wire in graph.cone(roots, results):
-        factors = _operands(graph, wire, "mul")
-        for g, power in (factors, factors[::-1]) if factors else [(None, wire)]:
-            divided, other = (power, power) if g is None else (g, power)
-            quotient = _operands(graph, divided, "div")
-            exponent = _operands(graph, quotient[0] if g is None and quotient else other, "exp")
-            difference = _operands(graph, exponent[0], "sub") if quotient and exponent else ()
-            if difference and set(graph.names(quotient[1])) <= set(graph.names(difference[1])):
-                statistic = graph.map("add", difference[1], graph.map("log", quotient[1]))
-                weight = graph.map("exp", graph.map("sub", difference[0], statistic))
-                change[wire] = weight if g is None else graph.map("mul", quotient[0], weight)
-                break
-    found = [graph.substitute(w, change, results) for w in roots]
-    fewer = len(_read(graph, results, found, count)) < len(_read(graph, results, roots, count))
-    return found if fewer else list(roots)
-
-
-def _operands(graph: HashConsedGraph, wire: int, fn: ScalarFunction) -> tuple[int, ...]:
-    """What a scalar function that makes the wire is of; nothing for other wires."""
-    node = graph.node(wire)
-    return node.inputs if node is not None and graph.function_of(wire) == fn else ()
+def _proved_through(
+    ask: Z3, both: Diagram, once: Diagram, stage: Sequence[tuple[int, int]], whole: Diagram
+) -> Theorem | None:
+    """The theorem by way of some arrays of both sides, by their wires, which is less work than to open all arrays; None
+    where that does not prove it. `once` is `whole` with equal boxes once."""
+    try:
+        theorem = certify_through(ask, both, once, [stage], sides=(both, whole))
+    except SolverInterrupted as error:
+        raise Interrupted(f"a proof was interrupted: {error}") from error
+    except (OpenPart, OpenGoal, KernelError, ValueError):
+        return None
+    return None if theorem.conditional else theorem
 
 
 def _proved(ask: Z3, both: Diagram, whole: Diagram) -> Theorem:
@@ -191,41 +187,26 @@ def _composed(
     return of_graph(Graph(both.dom, tuple(nodes), (*made[:results], *pulled)), both.cod, both.names)
 
 
-def _read(graph: HashConsedGraph, results: Sequence[int], roots: Sequence[int], count: int) -> list[int]:
-    """What the backward pass reads of the forward pass: inputs, results and statistics, each the first on its path."""
-    whole = Graph(graph.dom, tuple(graph.nodes), tuple(results))
-    free, small = rematerialized(whole, [False] * len(graph.dom)), statistics(whole)
-    found: set[int] = set()
-    seen: set[int] = set()
-    todo = list(roots)
-    while todo:
-        w = todo.pop()
-        if w in seen:
-            continue
-        seen.add(w)
-        node = graph.node(w)
-        if w < count or (node is not None and not graph.late[w] and not free[w] and (w in results or w in small)):
-            found.add(w)
-        elif node is not None:
-            todo += node.inputs
-    return sorted(found)
-
-
 def _through_results(graph: HashConsedGraph, results: Sequence[int], roots: Sequence[int]) -> list[int]:
     """The wires with sums of products taken through results: `Σ_x p·(Σ_v u·w)` as `Σ_v u·r` with a result
     `r = Σ_x p·w`."""
-    products = [w for w in results if _factors(graph, w) is not None]
+    products = [(w, p) for w in results for p in _branches(graph, w) if _factors(graph, p) is not None]
     change: dict[int, int] = {}
     for wire in graph.cone(roots):
         if products and graph.late[wire] and _factors(graph, wire) is not None:
-            found = next((made for r in products for made in _through(graph, r, wire)), None)
+            found = next((made for r, p in products for made in _through(graph, r, p, wire)), None)
             if found is not None:
                 change[wire] = found
     return [graph.substitute(w, change) for w in roots]
 
 
-def _through(graph: HashConsedGraph, result: int, wire: int) -> Iterator[int]:
-    """The wire through a result, in each way that there is."""
+def _branches(graph: HashConsedGraph, wire: int) -> tuple[int, ...]:
+    """A wire, and what it is where it is chosen: of rows without any key 0, say, whose gradients are 0 too."""
+    return wire, *operands(graph, wire, "where")[1:]
+
+
+def _through(graph: HashConsedGraph, result: int, product: int, wire: int) -> Iterator[int]:
+    """The wire through a result that is a product, perhaps where it is chosen only, in each way that there is."""
     factors, summed = _factors(graph, wire), _summed(graph, wire)
     for p, m in () if factors is None else (factors, factors[::-1]):
         inner = _factors(graph, m)
@@ -234,8 +215,8 @@ def _through(graph: HashConsedGraph, result: int, wire: int) -> Iterator[int]:
         for u, w in (inner, inner[::-1]):
             bound = _summed(graph, m)
             if (
-                sorted(_factors(graph, result) or ()) == sorted((p, w))
-                and _summed(graph, result) == summed
+                sorted(_factors(graph, product) or ()) == sorted((p, w))
+                and _summed(graph, product) == summed
                 and not summed & set(graph.names(u))
                 and not bound & set(graph.names(p))
             ):
@@ -263,8 +244,11 @@ def _emitted(
     outputs: Sequence[int],
     types: Sequence[ArrayType],
     read_types: Mapping[int, ArrayType] = MappingProxyType({}),
-) -> Diagram:
-    """The diagram from some wires to others, of these types; `read_types` of wires that are read in other types."""
+) -> tuple[Diagram, Mapping[int, int]]:
+    """The diagram from some wires to others, of these types, and its wires by those of the graph; `read_types` of wires
+    that are read in other types."""
     builder = GraphBuilder(graph, [read_types.get(w, graph.types[w]) for w in reads])
     env = {w: k for k, w in enumerate(reads)}
-    return builder.diagram([builder.emit(w, env, ty) for w, ty in zip(outputs, types, strict=True)], ())
+    made = builder.diagram([builder.emit(w, env, ty) for w, ty in zip(outputs, types, strict=True)], ())
+    # Boxes that reach no output are left out, and wires numbered anew.
+    return made, env if len(made.graph.nodes) == len(builder.nodes) else {}

@@ -104,7 +104,8 @@ class _Part:
             found = self._run(node.box, one), self._run(node.box, two)
             self.values[first] = found
             self.read.update(dict.fromkeys(w for w in node.inputs if w in self.given and w not in self.inside))
-            if np.allclose(*found, rtol=1e-9, atol=1e-9, equal_nan=False):
+            # Rows in which a random mask leaves nothing have no value.
+            if not np.isnan(found[0]).all() and np.allclose(*found, rtol=1e-9, atol=1e-9, equal_nan=True):
                 self.leaving.append(first)
             else:
                 self.inside.add(first)
