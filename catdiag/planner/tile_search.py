@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 _NEAR, _NOT_POWER_OF_TWO = 1.05, 1.5
 _USED, _TIE = 0.9, 0.005  # the part of the cores that should have a group; and bytes moved count as alike within that
 _GRID, _LONGEST = 300_000, 8192
+ENOUGH = 4096
+"""Entries of a tile at least where nothing is loaded again for other tiles: beyond it, only one axis is tiled."""
 SHORTEST_BLOCK = 16
 """Entries of a streamed block at least, or the whole axis."""
 
@@ -130,14 +132,27 @@ class TileSearch:
             found[self.split_loop.parts] = [
                 1 << k for k in range(longest.bit_length()) if 1 << k <= max(1, longest // 16)
             ]
+        last = self._last(tiles) if not shared else []
         for tile in tiles:
             whole = self.kernel.tiles[tile]
-            single_block = tile not in shared and (bool(shared) or tile != tiles[-1]) and not self.divisors.get(tile)
+            single_block = tile not in (shared or last) and not self.divisors.get(tile)
             size = int(whole.value(self.sizes))
             found[tile] = self._requested(tile, size, [1] if single_block else group_candidates(size))
         for block, whole in self.kernel.loops:
             size = math.ceil(whole.value(self.full(self.sizes)))
             found[block] = self._requested(block, size, block_candidates(size))
+        return found
+
+    def _last(self, tiles: Sequence[str]) -> list[str]:
+        """The last tiles, as many as it takes for `ENOUGH` entries of the largest array of which a tile is loaded."""
+        known = self.full({**self.sizes, **dict.fromkeys(tiles, 1), **{b: SHORTEST_BLOCK for b, _ in self.kernel.loops}})
+        loaded = (array.size.value(known) for part in self.kernel.parts for array in part.loads())
+        entries, found = max(loaded, default=1), list[str]()
+        for tile in reversed(tiles):
+            if found and entries >= ENOUGH:
+                break
+            found.append(tile)
+            entries *= self.kernel.tiles[tile].value(self.sizes)
         return found
 
     def _requested(self, name: str, size: int, usual: list[int]) -> list[int]:
