@@ -4,9 +4,10 @@ A stage is a box at work, as the user wrote it: named boxes stay whole. A functi
 with inputs that have fewer axes (a weight, a bias), goes with the box that makes that array, where it alone reads it:
 as many values cross before as after it, so that to cut there gives nothing; and where one box reads its result, it goes
 with that box. To products only functions of one array are joined, since torch may compute products alone. Views,
-positions and sizes are made again wherever they are read. An uninterpreted box is a stage of its own, and what it reads
-is in memory: a view of other kinds than a transposition is a stage too. A cut is between two stages of the stored
-order, and what is read across it is saved.
+positions and sizes are made again wherever they are read. A result that is a view of an input, of another result, or
+made of positions is a stage: a kernel writes it. An uninterpreted box is a stage of its own, and what it reads is in
+memory: a view of other kinds than a transposition is a stage too. A cut is between two stages of the stored order, and
+what is read across it is saved.
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ class StageSequence:
         self.free = rematerialized(graph, [False] * inputs)
         self.statistics = statistics(graph)
         self.maker, self.first = graph.makers(), graph.first_wires()
-        self._saved_views = self._read_by_functions()
+        self._saved_views = self._read_by_functions() | self._copies()
         self.root = self._roots()
         self.stage: dict[int, int] = {}
         waiting: dict[int, list[int]] = {}
@@ -202,6 +203,18 @@ class StageSequence:
                     place = self.maker[self.graph.nodes[place].inputs[0]]
                 if place >= 0 and is_view(self.graph.nodes[place].box):
                     found.add(place)
+        return found
+
+    def _copies(self) -> set[int]:
+        """The places of boxes of results that no kernel would save else: views of inputs, further views of what is a
+        result already, and what is rematerialized."""
+        graph, root, found = self.graph, view_roots(self.graph), set[int]()
+        taken = set(range(len(graph.dom)))
+        for w in sorted(dict.fromkeys(graph.outputs), key=lambda w: root[w] != w):  # first those that are no views
+            place = self.maker[w]
+            if place >= 0 and (root[w] in taken or (self.free[w] and self.types[w].axes)):
+                found.add(place)
+            taken.add(root[w])
         return found
 
     def _roots(self) -> tuple[int, ...]:
