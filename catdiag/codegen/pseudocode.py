@@ -87,6 +87,9 @@ class _Pseudocode(Writer):
         title = f"{program.title}: " if program.title else ""
         self.write(f"{title}{', '.join(map(self._typed, program.inputs)) or 'nothing'} → {ends}")
         self.block(program.body)
+        for value, made in zip(program.outputs, program.stored, strict=True):
+            if made is not value:
+                self.write(f"{self._typed(value)} is {self._typed(made)}, reshaped")
         return self.lines
 
     # -- expressions -------------------------------------------------------------------------------------

@@ -38,6 +38,7 @@ from catdiag.category.types import ArrayType, Axis, Size, Ty, size_symbols
 from catdiag.frontend.signature import axis_names
 from catdiag.rewrite.derivation import Derivation, NotProved, titled
 from catdiag.rewrite.group_renaming import renamed
+from catdiag.rewrite.group_results import with_final_reshapes, without_final_reshapes
 from catdiag.rewrite.group_sums import NoPart, Share, shares
 from catdiag.rewrite.group_views import with_positions
 from catdiag.rewrite.local_sizes import local_size, sizes_in
@@ -88,12 +89,13 @@ def find(diagram: Diagram, axes: Sequence[str], accumulate: bool = False) -> Dia
     (['group[q]'], (('q', 'g_q'),))
 
     Positions along a grouped axis, and its size, are computed outside of the group and passed in. So are renamings and
-    index maps of a grouped axis that are applied to inputs. With `accumulate`, a result that lacks a grouped axis and
-    is a sum over it is an accumulating output, which each group adds its part to. Raises NotGroupable, naming the box,
-    its line and the reason; AxisError for an axis that is unknown or named twice.
+    index maps of a grouped axis that are applied to inputs. Results are reshaped after it. With `accumulate`, a result
+    that lacks a grouped axis and is a sum over it is an accumulating output, which each group adds its part to. Raises
+    NotGroupable, naming the box, its line and the reason; AxisError for an axis that is unknown or named twice.
     """
     require(all(isinstance(name, str) for name in axes), "axes", axes, "names, such as 'q' or 'r q'")
-    return _grouped(_checked(inline(diagram), axes, accumulate))
+    made, reshapes = without_final_reshapes(inline(diagram))
+    return with_final_reshapes(_grouped(_checked(made, axes, accumulate)), reshapes)
 
 
 @dataclass(frozen=True)
@@ -145,16 +147,17 @@ def _checked(flat: Diagram, axes: Sequence[str], accumulate: bool = False) -> _G
 
 
 def groupable(diagram: Diagram) -> list[str]:
-    """The axes of the results that the whole diagram maps over, which `find` therefore accepts; not those for which
-    inputs would be concatenated before the group, by a kernel of its own.
+    """The axes of the results that the whole diagram maps over, which `find` therefore accepts. Not those for which
+    inputs would be concatenated before the group, by a kernel of its own, nor those of `_permuted`.
 
     >>> from catdiag.category.ops import reduce_box
     >>> from catdiag.category.diagram import of_box
     >>> groupable(of_box(reduce_box("sum", "x", ArrayType((Axis("q"), Axis("x"))))))
     ['q']
     """
-    found, flat = [], inline(diagram)
-    for name in dict.fromkeys(n for ty in diagram.cod for n in ty.names):
+    found, (flat, _) = [], without_final_reshapes(inline(diagram))
+    permuted = _permuted(flat)
+    for name in dict.fromkeys(n for ty in flat.cod for n in ty.names if n not in permuted):
         try:
             checked = _checked(flat, [name])
         except (NotGroupable, AxisError):
@@ -162,6 +165,18 @@ def groupable(diagram: Diagram) -> list[str]:
         if not any(_concatenates(checked.inner.nodes[place].box) for place in checked.outside):
             found.append(name)
     return found
+
+
+def _permuted(flat: Diagram) -> set[str]:
+    """The axes of a constant length along which a view reads other positions of the same axis, as the two halves of a
+    rotation: a tile that has all of them loads each once."""
+    views = (box.op for box in flat.boxes if isinstance(box.op, View))
+    return {
+        axis.name
+        for view in views
+        for axis in view.index_axes
+        if isinstance(axis.size, int) and any(axis.name == n for read in view.reads for n, _ in read.at)
+    }
 
 
 def _concatenates(box: Box) -> bool:

@@ -13,7 +13,7 @@ from catdiag.category.ops import Box, FoldOp, GroupOp
 from catdiag.category.types import ArrayType, Ty
 from catdiag.schedule.contractions import Loop
 from catdiag.schedule.gathers import gathered
-from catdiag.schedule.live_ranges import is_view, rematerialized, view_roots
+from catdiag.schedule.live_ranges import final_reshapes, is_view, rematerialized, view_roots
 
 
 @dataclass(frozen=True)
@@ -137,6 +137,29 @@ def subgraph(
     ends = [w for w in sorted(inside) if w in leaving and not free[w]]
     dom = Ty(*(types[w] for w in outside))
     return KernelGraph(Graph(dom, tuple(nodes), tuple(local[w] for w in ends)), list(outside), ends, places)
+
+
+def reshaped_results(graph: Graph, calls: Collection[int] = ()) -> dict[int, tuple[int, list[Box]]]:
+    """The results that are reshapes of arrays which groups make, and which are no results themselves: for the wire of
+    each, that of the array, and the boxes from it to the result. Not those of the groups numbered in `calls`.
+
+    >>> import catdiag as cd
+    >>> f = cd.algorithm("b h d")(lambda A: cd.rearrange(cd.exp(A), "b h d -> b (h d)")).group("b h")
+    >>> [made for made, _ in reshaped_results(f.diagram.graph).values()]
+    [1]
+    """
+    found: dict[int, tuple[int, list[Box]]] = {}
+    maker = graph.makers()
+    taken = set(graph.outputs)
+    groups = [place for place, node in enumerate(graph.nodes) if isinstance(node.box.op, GroupOp)]
+    writing = {place for number, place in enumerate(groups) if number not in calls}
+    for w in dict.fromkeys(graph.outputs):
+        if chain := final_reshapes(graph, w):
+            made, place = chain[0][0], maker[chain[0][0]]
+            if made not in taken and place in writing:
+                found[w] = made, [box for _, box in chain]
+                taken.add(made)
+    return found
 
 
 @dataclass

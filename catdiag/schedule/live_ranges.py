@@ -74,6 +74,19 @@ def _view_roots(graph: Graph) -> tuple[int, ...]:
     return tuple(root)
 
 
+def final_reshapes(graph: Graph, wire: int) -> list[tuple[int, Box]]:
+    """The renamings, transpositions, splits and merges of axes that a wire is of another array, the first one first:
+    of each the wire that it reads, and its box."""
+    maker, found = graph.makers(), list[tuple[int, Box]]()
+    while maker[wire] >= 0:
+        node = graph.nodes[maker[wire]]
+        if not (isinstance(node.box.op, (Rename, Reindex)) and is_view(node.box)):
+            break
+        wire = node.inputs[0]
+        found.append((wire, node.box))
+    return found[::-1]
+
+
 def pointwise(box: Box) -> bool:
     """Whether each element of a box's result is computed from one element of each input: a scalar function, a product
     without summation, or a box that only moves elements."""

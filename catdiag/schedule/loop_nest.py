@@ -30,7 +30,7 @@ from catdiag.schedule.access_region import (
     inputs_in_place,
     with_access_regions,
 )
-from catdiag.schedule.kernel_cut import KernelCut, all_free, kernel_cut
+from catdiag.schedule.kernel_cut import KernelCut, all_free, kernel_cut, reshaped_results
 from catdiag.schedule.live_ranges import (
     is_view,
     live_ranges,
@@ -65,7 +65,8 @@ from catdiag.util.errors import CatdiagError
 @dataclass(frozen=True)
 class LoopNest:
     """A program: its inputs, its statements and its results. `saved` gives the wire of the diagram's `graph` for each
-    array that a kernel saves."""
+    array that a kernel saves. `reshaped` gives, for each that a group saves and that is a result up to a reshape, this
+    reshape, box by box: the array lies where the result does. Such a result is a view of the array in `outputs`."""
 
     title: str
     inputs: tuple[NestValue, ...]
@@ -73,11 +74,17 @@ class LoopNest:
     outputs: tuple[NestValue, ...]
     graph: Graph
     saved: Mapping[NestValue, int]
+    reshaped: Mapping[NestValue, Sequence[Box]] = field(default_factory=dict)
+
+    @property
+    def stored(self) -> tuple[NestValue, ...]:
+        """The arrays that lie where the results do."""
+        return tuple(v.view if v.view is not None and v.view in self.reshaped else v for v in self.outputs)
 
 
-def lower(diagram: Diagram) -> LoopNest:
+def lower(diagram: Diagram, calls: Collection[int] = ()) -> LoopNest:
     """The loop nest of a diagram, with named boxes inlined. Each Group box is a kernel, and so are the boxes between
-    two.
+    two. `calls` are the numbers of those groups which write arrays as they are, and no reshapes of them.
 
     >>> import catdiag as cd
     >>> from catdiag.schedule.statements import statements
@@ -92,8 +99,12 @@ def lower(diagram: Diagram) -> LoopNest:
     for k, w in enumerate(flat.graph.outputs):
         ends.setdefault(w, f"out{k}" if multiple else "out")
     lowering = _Lowering(stores=True)
+    lowering.reshaped = reshaped_results(flat.graph, calls)
+    ends.update({made: ends[w] for w, (made, _) in lowering.reshaped.items()})
     outputs = lowering.program(flat.graph, inputs, ends)
-    return LoopNest(flat.title, inputs, lowering.body, outputs, flat.graph, lowering.saved)
+    wires = {w: value for value, w in lowering.saved.items()}
+    reshaped = {wires[made]: boxes for made, boxes in lowering.reshaped.values()}
+    return LoopNest(flat.title, inputs, lowering.body, outputs, flat.graph, lowering.saved, reshaped)
 
 
 def lower_body(
@@ -135,6 +146,8 @@ class _Lowering:
     emitted: dict[tuple[int, int], Save] = field(default_factory=dict)
     """Where the blocks that a loop emits are saved: by the index of the loop's box and the number of its result, the
     store of the result, whose value is that of an iteration."""
+    reshaped: Mapping[int, tuple[int, Sequence[Box]]] = field(default_factory=dict)
+    """The results that are reshapes of arrays which groups save (`reshaped_results`)."""
 
     # -- kernels -------------------------------------------------------------------------------------
 
@@ -179,7 +192,9 @@ class _Lowering:
                     self.loaded.add(value)
         outputs = [values[w] for w in graph.outputs]
         for k, value in enumerate(outputs):
-            if value in saved:
+            if graph.outputs[k] in self.reshaped:
+                value.name = ends[graph.outputs[k]]
+            elif value in saved:
                 outputs[k] = saved[value]
             elif value in inputs or (value.slow and not value.name):
                 outputs[k] = NestValue(value.ty, ends[graph.outputs[k]], slow=True)

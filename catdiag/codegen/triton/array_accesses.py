@@ -8,7 +8,7 @@ contraction is a tile in registers (`Made`). It can only be read at the index at
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from catdiag.category.index_maps import Expr, read_off
@@ -17,7 +17,7 @@ from catdiag.category.scalars import Cast
 from catdiag.category.types import ArrayType, Axis, Size
 from catdiag.codegen.triton.tile_expressions import Nodes
 from catdiag.codegen.triton.tile_fills import Fill
-from catdiag.codegen.triton.tile_nodes import Dim, TileNode
+from catdiag.codegen.triton.tile_nodes import Dim, TileNode, terms
 from catdiag.util.errors import TypeMismatch
 
 At = Mapping[str, TileNode]
@@ -212,24 +212,14 @@ class Arranged(Pull):
         op, nodes, parts = self.op, k.nodes, self.op.axis.parts
         rest = {n: at for n, at in index.items() if n not in {a.name for a in op.added_axes()}}
         if op.kind == "split":
-            place = nodes.const(0, "int")
-            for p in parts:
-                place = nodes.op("add", nodes.op("mul", place, k.size(p.size)), index[p.name])
-            return self._read(k, 0, {**rest, op.axis.name: place}, guard)
+            return self._read(k, 0, {**rest, op.axis.name: _whole_place(k, parts, index)}, guard)
         place = index[op.added_axes()[0].name]
         if op.kind == "merge":
             one = with_merged_axes(k, self.sources[0], [p.name for p in parts])
             if one is not None:
                 (new,) = set(one.ty.names) - set(self.sources[0].ty.names)
                 return k.at(one, {**{n: rest[n] for n in one.ty.names if n != new}, new: place}, guard)
-            found: dict[str, TileNode] = {}
-            for p in reversed(parts):
-                size = k.size(p.size)
-                above = nodes.op("floordiv", place, size)
-                found[p.name] = nodes.op("sub", place, nodes.op("mul", above, size))
-                place = above
-            found[parts[0].name] = nodes.op("floordiv", index[op.axis.name], self._after(k, parts[1:]))
-            return self._read(k, 0, {**rest, **found}, guard)
+            return self._read(k, 0, {**rest, **_part_places(k, parts, place)}, guard)
         if op.kind == "slice":
             start = self._before(k, op.place)
             return self._read(k, 0, {**rest, op.axis.name: nodes.op("add", place, start)}, guard)
@@ -258,12 +248,61 @@ class Arranged(Pull):
             start = k.nodes.op("add", start, k.size(p.size))
         return start
 
-    def _after(self, k: Builder, parts: Sequence[Axis]) -> TileNode:
-        """The product of the sizes of some parts."""
-        size = k.nodes.const(1, "int")
-        for p in parts:
-            size = k.nodes.op("mul", size, k.size(p.size))
-        return size
+
+def _whole_place(k: Builder, parts: Sequence[Axis], index: At) -> TileNode:
+    """The position along a product of axes, given those along its parts (row-major)."""
+    place = k.nodes.const(0, "int")
+    for p in parts:
+        place = k.nodes.op("add", k.nodes.op("mul", place, k.size(p.size)), index[p.name])
+    return place
+
+
+def _part_places(k: Builder, parts: Sequence[Axis], place: TileNode) -> dict[str, TileNode]:
+    """The positions along the parts of a product of axes, given that along it."""
+    found: dict[str, TileNode] = {}
+    nodes, left, after = k.nodes, place, k.nodes.const(1, "int")
+    for p in reversed(parts):
+        size = k.size(p.size)
+        above = nodes.op("floordiv", left, size)
+        found[p.name] = nodes.op("sub", left, nodes.op("mul", above, size))
+        left = above
+    for p in parts[1:]:
+        after = nodes.op("mul", after, k.size(p.size))
+    found[parts[0].name] = nodes.op("floordiv", place, after)
+    return found
+
+
+def reshaped_index(k: Builder, box: Box, index: At) -> dict[str, TileNode]:
+    """Where the entries of an array at an index are in a reshape of it: a renaming, or a split or merged axis."""
+    op = box.op
+    if isinstance(op, Rename):
+        new = dict(op.pairs)
+        return {new.get(name, name): at for name, at in index.items()}
+    if not isinstance(op, Reindex) or op.kind not in ("split", "merge"):
+        raise TypeMismatch(f"{box.name} is no reshape: expected a renaming, or a split or merged axis", box.line)
+    axis = op.axis
+    if op.kind == "split":
+        rest = {name: at for name, at in index.items() if name != axis.name}
+        return {**rest, **_part_places(k, axis.parts, index[axis.name])}
+    rest = {name: at for name, at in index.items() if all(name != p.name for p in axis.parts)}
+    whole = k.nodes.const(0, "int")
+    for p in axis.parts:
+        size, sums = k.size(p.size), k.nodes.const(0, "int")
+        for sign, term in terms(whole):  # so that what a tile shares stays apart from what is within it
+            sums = k.nodes.op(sign, sums, k.nodes.op("mul", term, size))
+        whole = k.nodes.op("add", sums, index[p.name])
+    return {**rest, axis.name: whole}
+
+
+def unreshaped(array: Pull, boxes: Sequence[Box]) -> Pull:
+    """The array of which another is a reshape, box by box."""
+    for box in reversed(boxes):
+        op, ty = box.op, box.dom[0]
+        if isinstance(op, Reindex):
+            array = Arranged(ty, replace(op, kind="split" if op.kind == "merge" else "merge"), (array,))
+        elif isinstance(op, Rename):
+            array = Renamed(ty, array, {new: old for old, new in op.pairs})
+    return array
 
 
 def with_merged_axes(k: Builder, pull: Pull, names: Sequence[str]) -> Pull | None:

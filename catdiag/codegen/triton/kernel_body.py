@@ -22,7 +22,7 @@ from catdiag.codegen.syntax import (
     joined_all,
     method,
 )
-from catdiag.codegen.triton.array_accesses import Made, PartialState, Pull, StoredArray, state_of
+from catdiag.codegen.triton.array_accesses import At, Made, PartialState, Pull, StoredArray, reshaped_index, state_of
 from catdiag.codegen.triton.kernel_builder import Build, KernelLoop, Tile, tile_number
 from catdiag.codegen.triton.kernel_signature import KernelSpec, ModuleContext
 from catdiag.codegen.triton.mask_ranges import affine, edge, grows, summed
@@ -410,23 +410,23 @@ class Writing:
             start = next((k.tiles[s.symbol].start for s in spans if s.axis == axis.name), None)
             at = index[axis.name]
             places[axis.name] = at if start is None else k.nodes.op("add", start, at)
+        for box in self.shared.reshaped.get(target, ()):
+            places = reshaped_index(k, box, places)
         self.store(array, node, places, adds)
 
-    def store(self, array: StoredArray, node: TileNode, places: Mapping[str, TileNode], adds: bool = False) -> None:
-        """Stores a tile at an index of an array: `places` has an integer node for each axis. With `adds`, by atomic
-        additions, whose order nothing depends on."""
+    def store(self, array: StoredArray, node: TileNode, places: At, adds: bool = False) -> None:
+        """Stores a tile at an index of an array, an integer node for each axis; with `adds`, by atomic additions, whose
+        order nothing depends on."""
         k, p = self.k, self.printer
         k.arrays[array] = None
         k.writes.setdefault(array, {})[tuple(places[a.name] for a in array.ty.axes)] = None
         scalar, tiled, dims = k.offsets(array, places)
-        order = tuple(d for d in node.dims if d in dims) + tuple(d for d in dims if d not in node.dims)
+        order = (*(d for d in node.dims if d in dims), *(d for d in dims if d not in node.dims))
         p.count([node, scalar, tiled, *(d.within for d in order if d.within is not None)])
         value = p.ref(node, k.scope)
         if set(node.dims) != set(dims) and dims:
-            if node.dims:
-                value = self._repeated(p.aligned(node, order), order)
-            else:
-                value = call(f"{self.tl}.full", tile_shape(order), value, dotted(f"{self.tl}.float32"))
+            full = (f"{self.tl}.full", tile_shape(order), value, dotted(f"{self.tl}.float32"))
+            value = self._repeated(p.aligned(node, order), order) if node.dims else call(*full)
         parts: list[PythonExpression] = [Name(array.name)]
         for part in (scalar, tiled):
             if part.value != 0:
@@ -440,11 +440,11 @@ class Writing:
             )
             return
         # What is added is named, since both forms of the addition read it.
-        self.added[array] = self.shared.parts[array]
+        self.added[array], tiles = self.shared.parts[array]
         added, place = Name(self.own.fresh("added")), Name(self.own.fresh("place"))
         k.scope.write(Assign((added,), value, note=f"add to {array.name}"))
         k.scope.write(Assign((place,), joined_all("+", parts)))
-        number = tile_number(array, self.all_spans, self.starts, k, self.tl)
+        number = tile_number(tiles, self.starts, k, self.tl)
         own = joined(place, "+", joined(number, "*", Name(self.added[array])))
         store = call(f"{self.tl}.store", own, added, **mask)
         add = call(f"{self.tl}.atomic_add", place, added, **mask, sem=Number("relaxed"))

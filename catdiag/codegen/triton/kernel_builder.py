@@ -456,12 +456,10 @@ def _refused(box: Box, why: str) -> TypeMismatch:
     )
 
 
-def tile_number(
-    array: StoredArray, spans: Iterable[LoopSpan], starts: Mapping[str, str], k: Build, tl: str
-) -> PythonExpression:
-    """The number of a tile among those that are added up in an array, as an expression of 64 bits."""
+def tile_number(spans: Iterable[LoopSpan], starts: Mapping[str, str], k: Build, tl: str) -> PythonExpression:
+    """The number of a tile among those of some axes, as an expression of 64 bits."""
     number: PythonExpression | None = None
-    for span in (s for s in spans if s.axis not in array.ty.names):
+    for span in spans:
         start, size = Name(starts[span.symbol]), sized(span.size, k.sizes)
         single = k.tiles[span.symbol].single
         own = start if single else joined(start, "//", Name(span.symbol))

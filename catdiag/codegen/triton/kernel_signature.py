@@ -6,11 +6,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from catdiag.category.ops import Box
 from catdiag.category.types import INTEGER_BYTES, STORED, ArrayType, product
 from catdiag.codegen.kernel_tree import Assign, If, PythonStatement
 from catdiag.codegen.names import Names
 from catdiag.codegen.syntax import Name, call, dotted
-from catdiag.codegen.triton.array_accesses import StoredArray
+from catdiag.codegen.triton.array_accesses import Pull, StoredArray, unreshaped
 from catdiag.codegen.triton.array_boxes import Boxes
 from catdiag.codegen.triton.mask_ranges import Bound
 from catdiag.codegen.triton.tile_nodes import TileNode
@@ -46,7 +47,7 @@ def saved_types(program: LoopNest, dtype: str = "bf16") -> dict[NestValue, str]:
         kind = cast_type(graph.nodes[place].box, root[wire] - first[place]) if place >= 0 else ""
         if kind in WIDTHS:
             found[target] = kind
-        elif wire in known and target not in program.outputs:
+        elif wire in known and target not in program.stored:
             found[target] = "fp64" if dtype == "fp64" else "fp32"
     return found
 
@@ -143,14 +144,33 @@ class ModuleContext:
     """The names of sizes, by symbol; a size whose symbol is also the name of an input has another name."""
     saved: dict[NestValue, StoredArray] = field(default_factory=dict)
     """The arrays in global memory that kernels write."""
+    reshaped: Mapping[NestValue, Sequence[Box]] = field(default_factory=dict)
+    """Values of which a reshape is written, as a result of the module: the boxes of this reshape."""
     factors: set[str] = field(default_factory=set)
     """The inputs that give the operand type of matrix products both of whose factors are computed."""
     results: set[StoredArray] = field(default_factory=set)
     """The results of the module, among those that kernels write."""
-    parts: dict[StoredArray, str] = field(default_factory=dict)
-    """For arrays that tiles are added to, the name of how far apart the parts of tiles are where they are stored."""
+    parts: dict[StoredArray, tuple[str, tuple[LoopSpan, ...]]] = field(default_factory=dict)
+    """For arrays that tiles are added to, the name of how far apart the parts of tiles are where they are stored, and
+    the axes along which tiles are added up."""
+    unreshaped: dict[StoredArray, Pull] = field(default_factory=dict)
+    """Such results, read as these values are."""
     merged: dict[tuple[StoredArray, tuple[str, ...]], StoredArray] = field(default_factory=dict)
     """Arrays with neighboring axes as one of one stride, by the array and the axes."""
+
+    @property
+    def written(self) -> dict[NestValue, Pull]:
+        """What kernels have written, as others read it."""
+        return {value: self.unreshaped.get(array, array) for value, array in self.saved.items()}
+
+    def save(self, value: NestValue, name: str) -> StoredArray:
+        """Enters the array that a value is written to."""
+        boxes = self.reshaped.get(value, ())
+        array = StoredArray(boxes[-1].cod[0] if boxes else value.ty, name, temporary=True)
+        self.saved[value] = array
+        if boxes:
+            self.unreshaped[array] = unreshaped(array, boxes)
+        return array
 
     def merged_array(self, array: StoredArray, names: Sequence[str], own: Names) -> StoredArray | None:
         """An array of the launch with these axes as one, under a name that is new in the module and among `own`.

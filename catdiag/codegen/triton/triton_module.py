@@ -85,7 +85,7 @@ def module(
     group in `library` that is no product of arrays of one type, and no uninterpreted box.
     """
     diagram = diagram_of(diagram)
-    program = lower(diagram)
+    program = lower(diagram, library)
     check_types(program, dtype)
     types = element_types(diagram, dtype)
     return _ModuleBuilder(
@@ -130,7 +130,7 @@ class _ModuleBuilder:
         title = re.match(r"[A-Za-z_]\w*", program.title)
         own = Names(set(MODULE_WORDS))
         self.entry = own.fresh(title.group() if title else "program")
-        self.shared = ModuleContext(own, self.tiles, self.dtypes, self.dtype)
+        self.shared = ModuleContext(own, self.tiles, self.dtypes, self.dtype, reshaped=program.reshaped)
         self.kernels: list[KernelSpec] = []
         self.specialized = [specialized] * groups if isinstance(specialized, bool) else list(specialized)
         self.specialized_kernels: dict[str, WarpSpecialized] = {}
@@ -154,7 +154,7 @@ class _ModuleBuilder:
         names.taken |= set(sizes.values())
         self.shared.sizes.update(sizes)
         self._lower_body(env)
-        outputs = [self._saved_output(value, env) for value in program.outputs]
+        outputs = [self._saved_output(value, env) for value in program.stored]
         self._check_warps()
         shown = tuple(t for t in self.tiles if self.tiles[t] != 1 or self._is_argument(t))
         keywords = {t: self.tiles[t] for t in shown}
@@ -262,7 +262,7 @@ class _ModuleBuilder:
                 ungrouped = []
                 if self.place in self.library:
                     self.calls.append(opaque_call(s, env, self.shared.saved, self.place) or self._product(s, env))
-                    env.update(self.shared.saved)
+                    env.update(self.shared.written)
                 else:
                     self._group(s, env)
                 self.place += 1
@@ -308,10 +308,9 @@ class _ModuleBuilder:
         """Enters the array in global memory into which a value is saved."""
         if value in self.shared.saved:
             return
-        result = value in self.program.outputs
+        result = value in self.program.stored
         name = self.shared.names.fresh(value.name or "t") if value.name != "out" else "out"
-        array = StoredArray(value.ty, name, temporary=True)
-        self.shared.saved[value] = array
+        array = self.shared.save(value, name)
         if result:
             self.shared.results.add(array)
         # The type of a result is looked up by its own name, also if an input has that name and the array another.
@@ -327,18 +326,17 @@ class _ModuleBuilder:
         array, result = self.shared.saved[value], None
         names = self.shared.names
         if WIDTHS[self.dtypes[array.name]] not in ("float32", "float64"):
-            sums = StoredArray(value.ty, names.fresh(f"{array.name}_sums"), temporary=True)
+            sums = self.shared.save(value, names.fresh(f"{array.name}_sums"))
             self.dtypes[sums.name] = "fp32"
-            self.shared.saved[value] = sums
             self.buffers.append(OutputBuffer(sums, WIDTHS["fp32"]))
             array, result = sums, array
         own = tuple(span for span in spans if span.axis not in value.ty.names)
         part, parts = names.fresh(f"{array.name}_part"), names.fresh(f"{array.name}_parts")
         self.added.append(AddedArray(self.place, array, part, parts, own, result))
-        self.shared.parts[array] = part
+        self.shared.parts[array] = part, own
 
     def _writing(self, env: Mapping[NestValue, Pull], spans: Sequence[LoopSpan]) -> Writing:
-        return Writing(self.shared, {**env, **self.shared.saved}, spans)
+        return Writing(self.shared, {**env, **self.shared.written}, spans)
 
     def _name(self) -> str:
         return self.shared.names.fresh(f"_{self.entry}")
@@ -355,8 +353,7 @@ class _ModuleBuilder:
                 self._specialize(env, spans, group.body)
         else:
             self._parts(group, env)
-        for value, array in self.shared.saved.items():
-            env[value] = array
+        env.update(self.shared.written)
 
     def _product(self, group: For, env: Mapping[NestValue, Pull]) -> ProductCall:
         """The call of torch for a group that is a product."""
@@ -403,7 +400,7 @@ class _ModuleBuilder:
             self.unspecialized[kernel.name] = "its groups add to one result"
             return
         try:
-            found = specialize_warps(self.shared, {**env, **self.shared.saved}, spans, body, kernel)
+            found = specialize_warps(self.shared, {**env, **self.shared.written}, spans, body, kernel)
         except Unfit as error:
             self.unspecialized[kernel.name] = error.message
         else:

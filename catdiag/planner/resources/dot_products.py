@@ -71,7 +71,7 @@ class OperandSource:
 def dot_products(diagram: Diagram, tiles: frozenset[str], dtype: str | Mapping[str, str]) -> DotProducts:
     """The products of a diagram whose groups have these tiles; `dtype` gives the types of its arrays."""
     program, types = lower(diagram), element_types(diagram, dtype)
-    saved = {v: types[v.name] for v in program.outputs if v.name in types}
+    saved = {v: types[v.name] for v in program.stored if v.name in types}
     inputs = {v: OperandSource(True, (v.name,), dtype=types.get(v.name, "")) for v in program.inputs}
     reals = [types[v.name] for v in program.inputs if v.name in types]
     otherwise = widest_of([types[n] for n in deciding(diagram)] or reals[:1]) or rest_type(dtype)
