@@ -23,7 +23,7 @@ from catdiag.category.diagram import Diagram, Graph, Node, of_graph, reachable
 from catdiag.category.ops import Box, Call, Einsum, Generic, GroupOp, array_name, bodies
 from catdiag.category.substitution import inline
 from catdiag.category.types import STORED, Ty
-from catdiag.codegen.triton.opaque_call import transposes
+from catdiag.planner.saved_views import saved_views
 from catdiag.prover.congruence import has_generators
 from catdiag.rewrite.fuse import assigned
 from catdiag.schedule.element_widths import cast_type, width
@@ -100,7 +100,7 @@ class StageSequence:
         self.free = rematerialized(graph, [False] * inputs)
         self.statistics = statistics(graph)
         self.maker, self.first = graph.makers(), graph.first_wires()
-        self._saved_views = self._read_by_functions() | self._copies()
+        self._saved_views = saved_views(graph)
         self.root = self._roots()
         self.stage: dict[int, int] = {}
         waiting: dict[int, list[int]] = {}
@@ -192,30 +192,6 @@ class StageSequence:
                 names[w] = _numbered(name, counts[name])
                 counts[name] += self._last.get(w, -1) > self.stage.get(place, 0)  # it may be read across a cut
         return names
-
-    def _read_by_functions(self) -> set[int]:
-        """The places of views, but for transpositions, that uninterpreted boxes read: arrays are made of them."""
-        found: set[int] = set()
-        for node in self.graph.nodes:
-            for w in node.inputs if isinstance(node.box.op, Generic) else ():
-                place = self.maker[w]
-                while place >= 0 and transposes(self.graph.nodes[place].box):
-                    place = self.maker[self.graph.nodes[place].inputs[0]]
-                if place >= 0 and is_view(self.graph.nodes[place].box):
-                    found.add(place)
-        return found
-
-    def _copies(self) -> set[int]:
-        """The places of boxes of results that no kernel would save else: views of inputs, further views of what is a
-        result already, and what is rematerialized."""
-        graph, root, found = self.graph, view_roots(self.graph), set[int]()
-        taken = set(range(len(graph.dom)))
-        for w in sorted(dict.fromkeys(graph.outputs), key=lambda w: root[w] != w):  # first those that are no views
-            place = self.maker[w]
-            if place >= 0 and (root[w] in taken or (self.free[w] and self.types[w].axes)):
-                found.add(place)
-            taken.add(root[w])
-        return found
 
     def _roots(self) -> tuple[int, ...]:
         """For each wire, the array that it is a view of; itself, if it is none."""

@@ -145,7 +145,9 @@ class TileSearch:
 
     def _last(self, tiles: Sequence[str]) -> list[str]:
         """The last tiles, as many as it takes for `ENOUGH` entries of the largest array of which a tile is loaded."""
-        known = self.full({**self.sizes, **dict.fromkeys(tiles, 1), **{b: SHORTEST_BLOCK for b, _ in self.kernel.loops}})
+        known = self.full(
+            {**self.sizes, **dict.fromkeys(tiles, 1), **{b: SHORTEST_BLOCK for b, _ in self.kernel.loops}}
+        )
         loaded = (array.size.value(known) for part in self.kernel.parts for array in part.loads())
         entries, found = max(loaded, default=1), list[str]()
         for tile in reversed(tiles):
