@@ -20,7 +20,7 @@ import pytest
 
 from catdiag.bounds import coordinates
 from catdiag.bounds.dataflow import flow_of
-from catdiag.category import box_types
+from catdiag.category import box_types, named_axes
 from catdiag.category.diagram import of_box
 from catdiag.category.formula import symbol
 from catdiag.category.ops import (
@@ -130,7 +130,7 @@ OPERATIONS: dict[str, Collection[type[Op]]] = {
     "NumPy and PyTorch text": array_expressions.BOXES,
     "Triton text": kernel_builder.BOXES,
     "substitution in a rule": unify.SUBSTITUTED,
-    "axes that it names": unify.NAMED_AXES,
+    "axes that it names": named_axes.NAMED_AXES,
     "obstacles to grouping": group.OBSTACLES,
     "coordinates in bounds": coordinates.RULES,
     "picture": sheets.CELLS,

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from catdiag.category.diagram import Diagram, Graph, Node, of_graph
-from catdiag.category.ops import Box, FoldOp, GroupOp, Rename, bodies, with_bodies
+from catdiag.category.ops import Box, FoldOp, GroupOp, Rename, bodies, tiled_axes, with_bodies
 from catdiag.category.types import ArrayType, Axis, Ty, size_symbols
 from catdiag.util.errors import AxisError, TypeMismatch, require
 
@@ -195,7 +195,6 @@ def _inside(b: Box, has: tuple[bool, ...], axis: Axis) -> list[tuple[Diagram, tu
                 f"cannot weave {b.name} over axis {axis.name!r}: its step takes {op.step.dom} where the states "
                 f"{b.cod} and a block of the inputs {b.dom} were expected; weave before streaming"
             )
-        own = {op.block, *([op.parts] if op.parts else [])}
         all_states = tuple(range(states))
         shifted = tuple([states + k for k in chosen])
         parts = [
@@ -206,11 +205,10 @@ def _inside(b: Box, has: tuple[bool, ...], axis: Axis) -> list[tuple[Diagram, tu
             *((body, chosen) for body in (op.bounds, op.is_live) if body is not None),
         ]
     elif isinstance(op, GroupOp):
-        own = {local for _, local in op.tiles}
         parts = [(op.body, chosen)]
     else:
         return [(body, chosen) for body in bodies(op)]
-    if own & size_symbols(axis.size):
+    if {symbol for _, symbol in tiled_axes(op)} & size_symbols(axis.size):
         raise AxisError(f"axis {axis.name!r} has size {axis.size}, which {b.name} uses for its blocks: rename it")
     return parts
 

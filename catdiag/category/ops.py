@@ -210,6 +210,10 @@ class FoldOp(NestingOp):
         live = None if self.is_live is None else next(further)
         return replace(self, unit=new[0], step=new[1], merge=new[2], state=new[3], bounds=bounds, is_live=live)
 
+    def tiled_axes(self) -> tuple[tuple[str, str], ...]:
+        """Its axis with the symbol of a block, and with that of the number of parts, if it runs in parts."""
+        return (self.axis, self.block), *(((self.axis, self.parts),) if self.parts else ())
+
     def without_bodies(self) -> tuple[Hashable, ...]:
         """The data except the bodies, and which of them there are."""
         there = self.bounds is None, self.is_live is None
@@ -247,6 +251,10 @@ class GroupOp(NestingOp):
         """The operation with another body."""
         return replace(self, body=new[0])
 
+    def tiled_axes(self) -> tuple[tuple[str, str], ...]:
+        """The grouped axes, each with the symbol of a tile."""
+        return self.tiles
+
     def without_bodies(self) -> tuple[Hashable, ...]:
         """The data except the body."""
         return GroupOp, self.tiles, self.added
@@ -278,6 +286,12 @@ def with_bodies(op: Operation, new: tuple[Diagram, ...]) -> Operation:
 def without_bodies(op: Operation) -> tuple[Hashable, ...]:
     """The data of an operation except its bodies; operations are equal if this data and their bodies are."""
     return op.without_bodies() if isinstance(op, NESTING) else (op,)
+
+
+def tiled_axes(op: Operation) -> tuple[tuple[str, str], ...]:
+    """The axes that a loop or a group cuts, each with the symbol of its blocks or tiles, or of the number of parts of a
+    split loop; empty for any other operation."""
+    return op.tiled_axes() if isinstance(op, (FoldOp, GroupOp)) else ()
 
 
 def op_row(table: Mapping[type[Op], V], box: Box, reading: str) -> V:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from catdiag.category.diagram import Diagram, Graph, Node, of_graph
-from catdiag.category.ops import Box, FoldOp, GroupOp, Operation, View, bodies, with_bodies
+from catdiag.category.ops import Box, View, bodies, tiled_axes, with_bodies
 from catdiag.category.types import ArrayType, Axis, Size, Ty
 
 
@@ -46,14 +46,14 @@ def with_sizes(diagram: Diagram, sizes: Mapping[str, Size]) -> Diagram:
         item, names = todo.pop()
         order.append((item, names))
         for node in item.graph.nodes:
-            if inside := names - _local_axes(node.box.op):
+            if inside := names - dict(tiled_axes(node.box.op)).keys():
                 todo.extend((body, inside) for body in bodies(node.box.op))
     made: dict[tuple[int, frozenset[str]], Diagram] = {}
     for item, names in reversed(order):
         nodes = []
         for node in item.graph.nodes:
             box, op = node.box, node.box.op
-            if inside := names - _local_axes(op):
+            if inside := names - dict(tiled_axes(op)).keys():
                 op = with_bodies(op, tuple(made[id(body), inside] for body in bodies(op)))
             if isinstance(op, View):
                 op = replace(op, index_axes=axes(op.index_axes, names))
@@ -61,9 +61,3 @@ def with_sizes(diagram: Diagram, sizes: Mapping[str, Size]) -> Diagram:
         graph = Graph(ty(item.dom, names), tuple(nodes), item.graph.outputs)
         made[id(item), names] = of_graph(graph, ty(item.cod, names), item.names, item.title)
     return made[id(diagram), frozenset(sizes)]
-
-
-def _local_axes(op: Operation) -> frozenset[str]:
-    if isinstance(op, FoldOp):
-        return frozenset((op.axis,))
-    return frozenset(name for name, _ in op.tiles) if isinstance(op, GroupOp) else frozenset()

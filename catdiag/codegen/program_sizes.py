@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from catdiag.category.index_maps import leaves
-from catdiag.category.ops import Box, Reindex, SizeOf, View
+from catdiag.category.named_axes import named_sizes
+from catdiag.category.ops import Box
 from catdiag.category.types import Size, size_symbols
 from catdiag.schedule.loop_nest import LoopNest
 from catdiag.schedule.statements import For, Let, LoopSpan, NestValue, statements
@@ -23,15 +23,7 @@ def spans_of_loops(program: LoopNest) -> dict[str, LoopSpan]:
 
 def sizes_of_box(box: Box) -> list[Size]:
     """The sizes of the axes of a box, and those that its operation names."""
-    found = [a.size for ty in (*box.dom, *box.cod) for a in ty.axes]
-    op = box.op
-    if isinstance(op, SizeOf):
-        found.append(op.size)
-    elif isinstance(op, Reindex):
-        found += [p.size for p in op.axis.parts]
-    elif isinstance(op, View):
-        found += [leaf for e in op.expressions() for leaf in leaves(e) if isinstance(leaf, str)]
-    return found
+    return [*(a.size for ty in (*box.dom, *box.cod) for a in ty.axes), *named_sizes(box)]
 
 
 def symbols_of_sizes(sizes: Iterable[Size]) -> list[str]:

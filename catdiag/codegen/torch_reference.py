@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from catdiag.category.diagram import Diagram, HasDiagram, Node, diagram_of
-from catdiag.category.index_maps import leaves
-from catdiag.category.ops import Box, Generic, Index, Reindex, Rename, SizeOf, View
+from catdiag.category.named_axes import named_axes, named_sizes
+from catdiag.category.ops import Box, Generic, Index, Rename
 from catdiag.category.types import ArrayType, Axis, size_symbols
 from catdiag.codegen.array_expressions import ArrayPrinter, Value
 from catdiag.codegen.names import Names
@@ -293,20 +293,11 @@ def _slicewise(box: Box, sliced: Axis) -> tuple[bool, bool]:
     op, name = box.op, sliced.name
     if not all(_independent(a, sliced) for ty in (*box.dom, *box.cod) for a in ty.axes):
         return False, False
-    if isinstance(op, SizeOf):
-        return sliced.size not in size_symbols(op.size), False
     if isinstance(op, Index):
         return True, op.axis == name
+    if name in named_axes(box) or any(sliced.size in size_symbols(size) for size in named_sizes(box)):
+        return False, False
     has, gives = any(name in ty.names for ty in box.dom), any(name in ty.names for ty in box.cod)
-    if isinstance(op, Rename):
-        return all(name not in pair for pair in op.pairs), False
-    if isinstance(op, View):
-        mentioned = any(leaf == sliced.size for e in op.expressions() for leaf in leaves(e) if isinstance(leaf, str))
-        made = any(a.name == name for a in op.index_axes)
-        return not op.touches(name) and not mentioned and not made, False
-    if isinstance(op, Reindex):
-        inside = any(sliced.size in size_symbols(p.size) for p in (op.axis, *op.axis.parts))
-        return not op.touches(name) and not inside, False
     if isinstance(op, Generic):
         return not has and not gives, False
-    return has == gives, False
+    return has == gives or isinstance(op, Rename), False  # a transposition may repeat an array along the axis

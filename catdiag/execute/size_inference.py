@@ -11,7 +11,7 @@ from typing import Any
 
 from catdiag.category.diagram import Diagram
 from catdiag.category.index_maps import Cond, Expr, bounds, leaves, natural, replaced, show, show_condition
-from catdiag.category.ops import Box, Call, FoldOp, GroupOp, Index, Read, View, bodies
+from catdiag.category.ops import Box, FoldOp, GroupOp, Index, Read, View, bodies, tiled_axes
 from catdiag.category.types import ArrayType, Axis, Size, show_size, size_symbols, size_value, symbols_in_order
 from catdiag.util.errors import SizeError
 
@@ -374,17 +374,8 @@ def tile_bounds(diagram: Diagram) -> dict[str, Size]:
     stack = [diagram]
     while stack:
         for box in stack.pop().boxes:
-            op = box.op
-            pairs: tuple[tuple[str, str], ...] = ()
-            if isinstance(op, FoldOp):
-                pairs = ((op.axis, op.block), *(((op.axis, op.parts),) if op.parts else ()))
-                stack.append(op.step)
-            elif isinstance(op, GroupOp):
-                pairs = op.tiles
-                stack.append(op.body)
-            elif isinstance(op, Call):
-                stack.append(op.body)
-            for axis, symbol in pairs:
+            stack += [box.op.step] if isinstance(box.op, FoldOp) else bodies(box.op)
+            for axis, symbol in tiled_axes(box.op):
                 size = box.size_of(axis)
                 # A block of a tile divides up the size that the tile divides up.
                 found.setdefault(symbol, found.get(size, size) if isinstance(size, str) else size)

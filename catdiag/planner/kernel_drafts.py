@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from catdiag.category.diagram import Diagram, of_graph
 from catdiag.category.index_maps import leaves
-from catdiag.category.ops import FoldOp, GroupOp, View
+from catdiag.category.ops import FoldOp, View, tiled_axes
 from catdiag.category.substitution import inline
 from catdiag.category.traversal import all_boxes
 from catdiag.kernel.terms import KernelError
@@ -205,15 +205,8 @@ def fresh_tiles(diagram: Diagram, taken: Collection[str], number: int) -> dict[s
     found: dict[str, str] = {}
     used = {*taken, *sizes_in(diagram)}
     for op in (box.op for box in all_boxes(diagram)):
-        own = (
-            [op.block, op.parts]
-            if isinstance(op, FoldOp)
-            else [s for _, s in op.tiles]
-            if isinstance(op, GroupOp)
-            else []
-        )
-        for symbol in own:
-            if symbol is not None and symbol in taken and symbol not in found:
+        for _, symbol in tiled_axes(op):
+            if symbol in taken and symbol not in found:
                 new = next(n for k in count(number) if (n := f"{symbol}_{k}") not in used)
                 found[symbol] = new
                 used.add(new)

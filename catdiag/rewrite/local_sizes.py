@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection
 
 from catdiag.category.diagram import Diagram
-from catdiag.category.ops import FoldOp, GroupOp, SizeOf
+from catdiag.category.ops import SizeOf, tiled_axes
 from catdiag.category.traversal import all_diagrams
 from catdiag.category.types import size_symbols
 
@@ -38,11 +38,7 @@ def sizes_in(diagram: Diagram) -> set[str]:
         for ty in item.graph.wire_types():
             found.update(*(size_symbols(axis.size) for axis in ty.axes))
         for box in item.boxes:
-            op = box.op
-            if isinstance(op, SizeOf):
-                found |= size_symbols(op.size)
-            elif isinstance(op, FoldOp):
-                found.update({op.block, op.parts or op.block})
-            elif isinstance(op, GroupOp):
-                found.update(local for _, local in op.tiles)
+            found.update(symbol for _, symbol in tiled_axes(box.op))
+            if isinstance(box.op, SizeOf):
+                found |= size_symbols(box.op.size)
     return found

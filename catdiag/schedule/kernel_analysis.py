@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 
 from catdiag.category.diagram import Diagram, Graph, Node
 from catdiag.category.integer_polynomial import IntPolynomial
-from catdiag.category.ops import Box, FoldOp, GroupOp, Map, SizeOf, array_name
+from catdiag.category.ops import Box, FoldOp, GroupOp, Map, SizeOf, array_name, tiled_axes
 from catdiag.category.substitution import inline
 from catdiag.category.traversal import all_boxes
 from catdiag.category.types import ArrayType, Axis, Size, Ty, size_symbols
@@ -102,16 +102,12 @@ def given_sizes(diagram: Diagram) -> set[str]:
     ['q', 'x']
     """
     found = {s for ty in inline(diagram).graph.wire_types() for axis in ty.axes for s in size_symbols(axis.size)}
-    numbers, local = set[str](), set[str | None]()
+    numbers, local = set[str](), set[str]()
     for box in all_boxes(diagram):
         numbers |= {s for ty in box.cod for axis in ty.axes for s in size_symbols(axis.size)}
-        match box.op:
-            case SizeOf(size):
-                numbers |= size_symbols(size)
-            case FoldOp(block=block, parts=parts):
-                local |= {block, parts}
-            case GroupOp(tiles=tiles):
-                local |= {symbol for _, symbol in tiles}
+        local |= {symbol for _, symbol in tiled_axes(box.op)}
+        if isinstance(box.op, SizeOf):
+            numbers |= size_symbols(box.op.size)
     return found | (numbers - local)
 
 

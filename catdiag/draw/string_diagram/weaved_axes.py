@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from catdiag.category.diagram import Diagram
-from catdiag.category.ops import Box, Call, Einsum, Index, Map, Reduce, Reindex, Rename, View
+from catdiag.category.named_axes import named_axes
+from catdiag.category.ops import NESTING, Box, Call, Generic
 
 
 class Weaved:
@@ -26,19 +27,11 @@ class Weaved:
 
     def _used(self, box: Box) -> frozenset[str]:
         """The names of axes that the box consumes, makes, or cannot be shown to map over."""
-        op = box.op
-        if isinstance(op, (Map, Einsum)):
-            return frozenset()
-        if isinstance(op, (Reduce, Index)):
-            return frozenset((op.axis,))
-        if isinstance(op, Rename):
-            return frozenset(n for pair in op.pairs for n in pair)
-        if isinstance(op, (Reindex, View)):
-            kept = {a.name for a in op.rest(list(box.dom), box.line)}
-            return frozenset(n for ty in (*box.dom, *box.cod) for n in ty.names if n not in kept)
-        if isinstance(op, Call):
-            return self._touched_by(op.body)
-        return frozenset(n for ty in (*box.dom, *box.cod) for n in ty.names)
+        if isinstance(box.op, Call):
+            return self._touched_by(box.op.body)
+        if isinstance(box.op, (*NESTING, Generic)):
+            return frozenset(n for ty in (*box.dom, *box.cod) for n in ty.names)
+        return named_axes(box)
 
     def _touched_by(self, diagram: Diagram) -> frozenset[str]:
         todo = [diagram]

@@ -16,6 +16,7 @@ from typing import Any
 from catdiag.category.diagram import Diagram, Graph, Node, of_graph
 from catdiag.category.index_maps import Cond, Expr, Read, View, read_off
 from catdiag.category.integer_polynomial import IntPolynomial
+from catdiag.category.named_axes import named_axes
 from catdiag.category.ops import (
     Box,
     Call,
@@ -372,7 +373,7 @@ def _checked(
                 how = "makes" if name in more else "uses up"
                 raise Clash(f"{named(here)} {how} axis {name}, which no axis of the rule is")
         if variables.is_box(box) or variables.is_function(box):
-            if own := op_row(NAMED_AXES, here, "rewritten by a rule")(here.op) & inputs:
+            if own := named_axes(here) & inputs:
                 raise Clash(f"{named(here)} does more than map over axis {sorted(own)[0]}")
             if inputs and bodies(here.op):
                 raise Clash(f"{named(here)} is a loop or group over further axes")
@@ -461,28 +462,6 @@ SUBSTITUTED: Mapping[type[Op], Callable[[Unifier, Any], Operation]] = {
     ),
 }
 """Operations of a pattern after substitution, but for their bodies, by class."""
-
-
-def _no_axes(op: Operation) -> set[str]:
-    return set()
-
-
-NAMED_AXES: Mapping[type[Op], Callable[[Any], set[str]]] = {
-    Map: _no_axes,
-    Reduce: lambda op: {op.axis},
-    Einsum: _no_axes,
-    Rename: lambda op: {name for pair in op.pairs for name in pair},
-    Reindex: lambda op: {a.name for a in (op.axis, *op.axis.parts)},
-    View: lambda op: {a.name for a in op.index_axes} | {n for r in op.reads for n, _ in r.at},
-    Index: lambda op: {op.axis},
-    SizeOf: _no_axes,
-    Const: _no_axes,
-    Call: _no_axes,
-    Generic: _no_axes,
-    FoldOp: lambda op: {op.axis},
-    GroupOp: lambda op: {name for name, _ in op.tiles},
-}
-"""The axes that an operation names, by class; over all others it is mapped."""
 
 
 def symbols_of(unifier: Unifier) -> Iterator[str]:

@@ -11,19 +11,18 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from catdiag.category.diagram import Diagram, Node
+from catdiag.category.named_axes import named_axes
 from catdiag.category.ops import (
+    NESTING,
     Box,
-    Const,
     Einsum,
     FoldOp,
     Generic,
     GroupOp,
-    Index,
     Map,
     Reduce,
     Reindex,
     Rename,
-    SizeOf,
     View,
 )
 from catdiag.category.types import Axis
@@ -185,14 +184,7 @@ class Cascade(Distribution):
 
     def _is_weaved(self, box: Box) -> bool:
         """Whether a box that does not reduce over the axis acts on each of its positions independently."""
-        op = box.op
-        if isinstance(op, (Index, SizeOf)):
-            return isinstance(op, SizeOf) or op.axis != self.axis
-        if isinstance(op, Rename):
-            return all(self.axis not in pair for pair in op.pairs)
-        if isinstance(op, (Reindex, View)):
-            return not op.touches(self.axis)
-        return isinstance(op, (Map, Reduce, Einsum, Const))
+        return not isinstance(box.op, (*NESTING, Generic)) and self.axis not in named_axes(box)
 
     def _is_view(self, box: Box, inputs: Sequence[int]) -> bool:
         """Whether a box is a view of inputs of the diagram that is computed outside of the loop.

@@ -1,0 +1,82 @@
+"""The axes and sizes that operations name: over all other axes a box is mapped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from catdiag.category.index_maps import Reindex, View, leaves
+from catdiag.category.ops import (
+    Box,
+    Call,
+    Const,
+    Einsum,
+    FoldOp,
+    Generic,
+    GroupOp,
+    Index,
+    Map,
+    Op,
+    Reduce,
+    Rename,
+    SizeOf,
+    op_row,
+)
+from catdiag.category.types import Axis, Size
+
+
+def _none(op: Op) -> frozenset[str]:
+    return frozenset()
+
+
+def _with_parts(axis: Axis) -> Iterator[str]:
+    yield axis.name
+    for part in axis.parts:
+        yield from _with_parts(part)
+
+
+NAMED_AXES: Mapping[type[Op], Callable[[Any], frozenset[str]]] = {
+    Map: _none,
+    Reduce: lambda op: frozenset((op.axis,)),
+    Einsum: _none,
+    Rename: lambda op: frozenset(name for pair in op.pairs for name in pair),
+    Reindex: lambda op: frozenset(_with_parts(op.axis)),
+    View: lambda op: frozenset((*(a.name for a in op.index_axes), *(n for read in op.reads for n, _ in read.at))),
+    Index: lambda op: frozenset((op.axis,)),
+    SizeOf: _none,
+    Const: _none,
+    Call: _none,
+    Generic: _none,
+    FoldOp: lambda op: frozenset((op.axis,)),
+    GroupOp: lambda op: frozenset(axis for axis, _ in op.tiles),
+}
+"""The axes that an operation itself names, by class. What is in the bodies of an operation names axes of its own, and
+of an uninterpreted box nothing is known."""
+
+
+def named_axes(box: Box) -> frozenset[str]:
+    """The axes that the operation of a box names (see `NAMED_AXES`).
+
+    >>> from catdiag.category.ops import reduce_box
+    >>> from catdiag.category.types import ArrayType
+    >>> sorted(named_axes(reduce_box("max", "x", ArrayType((Axis("q"), Axis("x"))))))
+    ['x']
+    """
+    return op_row(NAMED_AXES, box, "read")(box.op)
+
+
+def named_sizes(box: Box) -> list[Size]:
+    """The sizes that the operation of a box names, beside those of the axes of its arrays.
+
+    >>> from catdiag.category.ops import size_box
+    >>> named_sizes(size_box("q"))
+    ['q']
+    """
+    op = box.op
+    if isinstance(op, SizeOf):
+        return [op.size]
+    if isinstance(op, Reindex):
+        return [part.size for part in op.axis.parts]
+    return (
+        [leaf for e in op.expressions() for leaf in leaves(e) if isinstance(leaf, str)] if isinstance(op, View) else []
+    )
