@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from catdiag.bounds import coordinates
+from catdiag.bounds import compulsory_traffic, coordinates
 from catdiag.bounds.dataflow import flow_of
 from catdiag.category import box_types, named_axes
 from catdiag.category.diagram import of_box
@@ -27,9 +27,14 @@ from catdiag.category.ops import (
     NESTING,
     OP_CLASSES,
     Box,
+    Const,
     Einsum,
+    Generic,
+    Index,
     Op,
     Read,
+    Rename,
+    SizeOf,
     View,
     map_box,
 )
@@ -45,11 +50,11 @@ from catdiag.kernel import semantics
 from catdiag.kernel.terms import ONE, KernelError
 from catdiag.prover import export
 from catdiag.prover.refute import exact_execution, float_screening
-from catdiag.rewrite import box_formulas, group
+from catdiag.rewrite import box_formulas, group, hash_consed_graph
 from catdiag.rewrite.differentiate import box_derivatives, scalar_derivatives
 from catdiag.rewrite.hash_consed_graph import HashConsedGraph
-from catdiag.rewrite.matching import unify
-from catdiag.schedule import pipelines
+from catdiag.rewrite.matching import subgraph_search, unify
+from catdiag.schedule import full_precision, loop_bounds, pipelines
 from catdiag.testing import error_bounds, tolerance
 from catdiag.testing.float_formats import format_of
 from catdiag.util.errors import TypeMismatch
@@ -134,15 +139,28 @@ OPERATIONS: dict[str, Collection[type[Op]]] = {
     "obstacles to grouping": group.OBSTACLES,
     "coordinates in bounds": coordinates.RULES,
     "picture": sheets.CELLS,
+    "index expressions": loop_bounds.EXPRESSIONS,
+    "origins of statistics": full_precision.ORIGINS,
+    "positive by its form": hash_consed_graph.POSITIVE,
+    "data that names no axis": subgraph_search.KINDS,
+    "parts of reads that are needed": compulsory_traffic.READ_PARTS,
 }
 """The classes of operations of each reading."""
 
+NOTHING = "nothing is known of it, and that is safe"
 REFUSED_OPERATIONS: dict[str, dict[type[Op], str]] = {
     **{
         name: dict.fromkeys(NESTING, OPENED)
         for name in ("NumPy and PyTorch text", "Triton text", "derivatives", "coordinates in bounds")
     },
-}
+    "index expressions": dict.fromkeys((Einsum, View, Generic, *NESTING), NOTHING),
+    "origins of statistics": {View: NOTHING, Generic: NOTHING, **dict.fromkeys(NESTING, OPENED)},
+    "positive by its form": dict.fromkeys((Index, Generic, *NESTING), NOTHING),
+    "data that names no axis": dict.fromkeys((Einsum, Rename, Index, SizeOf), "it has none"),
+    "parts of reads that are needed": {
+        **dict.fromkeys((Index, SizeOf, Const), "it reads nothing"), **dict.fromkeys(NESTING, OPENED)
+    },
+}  # fmt: skip
 
 
 def operations_lacking(classes: Collection[type[Op]]) -> dict[str, list[type[Op]]]:

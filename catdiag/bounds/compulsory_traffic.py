@@ -5,14 +5,14 @@ Of an input that only views read, as many elements count as are certain to be re
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from catdiag.bounds.coordinates import affine
 from catdiag.bounds.dataflow import Flow, FlowOperation
 from catdiag.category.index_maps import Expr, leaves
 from catdiag.category.integer_polynomial import ONE, IntPolynomial
-from catdiag.category.ops import Einsum, Generic, Map, Reduce, Reindex, Rename, View
+from catdiag.category.ops import Einsum, Generic, Map, Op, Reduce, Reindex, Rename, View, op_fact
 
 Counts = dict[str, IntPolynomial]
 """For each axis of an array, how many indices are certain to be needed (in all combinations)."""
@@ -74,35 +74,34 @@ def _total(counts: Counts) -> IntPolynomial:
 
 def _read(flow: Flow, act: FlowOperation, k: int, made: Counts) -> Counts | None:
     """The part of read `k` of a box that is needed for a part of its result; None where nothing is certain."""
-    op, own = act.box.op, _entire(flow, act.reads[k])
-    if isinstance(op, (Map, Einsum, Reduce)):
-        return {name: made.get(name, size) for name, size in own.items()}
-    if isinstance(op, Rename):
-        pairs = dict(op.pairs)
-        return {name: made.get(pairs.get(name, name), size) for name, size in own.items()}
-    if isinstance(op, Generic):
-        return own
-    if isinstance(op, Reindex):
-        every = _entire(flow, act.results[0])
-        result = {name: made.get(name, size) for name, size in own.items()}
-        given = [a.name for a in op.added_axes()]
-        full = all(made[n] == every[n] for n in given)
-        for axis in op.removed_axes()[k]:
-            if op.kind == "split":
-                total = ONE
-                for n in given:
-                    total = total * made[n]
-                result[axis.name] = total
-            elif op.kind == "slice":
-                result[axis.name] = made[given[0]]
-            else:  # merge and concat: the whole axis if the result is needed as a whole, else one element at most
-                if not full and op.kind == "concat":
-                    return None
-                result[axis.name] = own[axis.name] if full else ONE
-        return result
-    if isinstance(op, View):
-        return _viewed(flow, act, op, k, made, own)
-    return None
+    row = op_fact(READ_PARTS, act.box.op)
+    return None if row is None else row(flow, act, act.box.op, k, made, _entire(flow, act.reads[k]))
+
+
+def _mapped(flow: Flow, act: FlowOperation, op: Op, k: int, made: Counts, own: Counts) -> Counts:
+    return {name: made.get(name, size) for name, size in own.items()}
+
+
+def _renamed(flow: Flow, act: FlowOperation, op: Rename, k: int, made: Counts, own: Counts) -> Counts:
+    pairs = dict(op.pairs)
+    return {name: made.get(pairs.get(name, name), size) for name, size in own.items()}
+
+
+def _reindexed(flow: Flow, act: FlowOperation, op: Reindex, k: int, made: Counts, own: Counts) -> Counts | None:
+    every = _entire(flow, act.results[0])
+    result = {name: made.get(name, size) for name, size in own.items()}
+    given = [a.name for a in op.added_axes()]
+    full = all(made[n] == every[n] for n in given)
+    for axis in op.removed_axes()[k]:
+        if op.kind == "split":
+            result[axis.name] = _total({n: made[n] for n in given})
+        elif op.kind == "slice":
+            result[axis.name] = made[given[0]]
+        else:  # merge and concat: the whole axis if the result is needed as a whole, else one element at most
+            if not full and op.kind == "concat":
+                return None
+            result[axis.name] = own[axis.name] if full else ONE
+    return result
 
 
 def _viewed(flow: Flow, act: FlowOperation, op: View, k: int, made: Counts, own: Counts) -> Counts | None:
@@ -131,6 +130,18 @@ def _viewed(flow: Flow, act: FlowOperation, op: View, k: int, made: Counts, own:
         else:
             result[name] = ONE
     return result
+
+
+READ_PARTS: Mapping[type[Op], Callable[..., Counts | None]] = {
+    Map: _mapped,
+    Einsum: _mapped,
+    Reduce: _mapped,
+    Rename: _renamed,
+    Reindex: _reindexed,
+    View: _viewed,
+    Generic: lambda flow, act, op, k, made, own: own,
+}
+"""The part of a read of an operation that is needed for a part of its result; of others nothing is certain."""
 
 
 def _axes(e: Expr) -> list[str]:

@@ -294,6 +294,11 @@ def tiled_axes(op: Operation) -> tuple[tuple[str, str], ...]:
     return op.tiled_axes() if isinstance(op, (FoldOp, GroupOp)) else ()
 
 
+def op_fact(table: Mapping[type[Op], V], op: Operation) -> V | None:
+    """The row of an operation in a table of facts; a subclass is read as its class. None where nothing is known."""
+    return next((table[kind] for kind in type(op).__mro__ if kind in table), None)
+
+
 def op_row(table: Mapping[type[Op], V], box: Box, reading: str) -> V:
     """The row of a box's operation in the table of a reading; a subclass is read as its class.
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
+from typing import Any
 
 from catdiag.category.diagram import Node
 from catdiag.category.ops import (
@@ -11,6 +12,7 @@ from catdiag.category.ops import (
     Const,
     Einsum,
     Map,
+    Op,
     Reduce,
     Reindex,
     Rename,
@@ -19,6 +21,7 @@ from catdiag.category.ops import (
     const_box,
     einsum_box,
     map_box,
+    op_fact,
     reduce_box,
     size_box,
 )
@@ -169,22 +172,36 @@ class HashConsedGraph:
 
     def _is_positive(self, box: Box, inputs: Sequence[int]) -> bool:
         """Whether the result of a box is positive by its form."""
-        op = box.op
-        flags = [self.positive[w] for w in inputs]
-        if isinstance(op, Const):
-            return op.value is not None and op.value > 0
-        if isinstance(op, SizeOf):
-            return True
-        if isinstance(op, Map):
-            if op.fn in ("exp", "sigmoid"):
-                return self.types[inputs[0]].element != "extended"
-            if op.fn in ("add", "mul", "div", "min", "sqrt"):
-                return all(flags)
-            if op.fn == "where":
-                return all(flags[1:])
-            return (op.fn == "max" and any(flags)) or (isinstance(op.fn, Cast) and flags[0])
-        if isinstance(op, Reduce):
-            return op.monoid in ("sum", "prod", "max", "min") and all(flags)
-        if isinstance(op, View):
-            return all(flags[: len(op.reads)])
-        return isinstance(op, (Einsum, Rename, Reindex)) and all(flags)
+        row = op_fact(POSITIVE, box.op)
+        return row is not None and row(box.op, [(self.types[w], self.positive[w]) for w in inputs])
+
+
+Given = Sequence[tuple[ArrayType, bool]]
+"""The types of inputs, and whether they are positive."""
+
+
+def _all(op: Op, given: Given) -> bool:
+    return all(positive for _, positive in given)
+
+
+def _map(op: Map, given: Given) -> bool:
+    if op.fn in ("exp", "sigmoid"):
+        return given[0][0].element != "extended"
+    if op.fn in ("add", "mul", "div", "min", "sqrt"):
+        return _all(op, given)
+    if op.fn == "where":
+        return _all(op, given[1:])
+    return (op.fn == "max" and any(positive for _, positive in given)) or (isinstance(op.fn, Cast) and given[0][1])
+
+
+POSITIVE: Mapping[type[Op], Callable[[Any, Given], bool]] = {
+    Const: lambda op, given: op.value is not None and op.value > 0,
+    SizeOf: _all,
+    Map: _map,
+    Reduce: lambda op, given: op.monoid in ("sum", "prod", "max", "min") and _all(op, given),
+    View: lambda op, given: _all(op, given[: len(op.reads)]),
+    Einsum: _all,
+    Rename: _all,
+    Reindex: _all,
+}
+"""Whether an operation's result is positive, given which of its inputs are; results of others are not known to be."""

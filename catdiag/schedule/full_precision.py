@@ -17,13 +17,29 @@ The rule reads boxes, not names: the same computation is a statistic however the
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from catdiag.category.diagram import Diagram, Graph
-from catdiag.category.ops import Box, Call, Const, Einsum, FoldOp, GroupOp, Index, Map, Reduce, Reindex, Rename, SizeOf
+from catdiag.category.ops import (
+    Box,
+    Call,
+    Const,
+    Einsum,
+    FoldOp,
+    GroupOp,
+    Index,
+    Map,
+    Op,
+    Reduce,
+    Reindex,
+    Rename,
+    SizeOf,
+    op_fact,
+)
 from catdiag.category.substitution import inline
 from catdiag.category.types import ArrayType
+from catdiag.schedule.live_ranges import contracts
 
 
 @dataclass(frozen=True)
@@ -52,26 +68,48 @@ def is_real(ty: ArrayType) -> bool:
 
 def output_origins(box: Box, reads: Sequence[Origin]) -> tuple[Origin, ...]:
     """The origins of the results of a box that is no loop, group or named diagram."""
-    if len(box.cod) != 1 or isinstance(box.op, (Index, SizeOf, Const)):
-        return tuple(Origin() if isinstance(box.op, (Index, SizeOf, Const)) else input_origin(ty) for ty in box.cod)
-    ty, op = box.cod[0], box.op
+    row = op_fact(ORIGINS, box.op)
+    return tuple(map(input_origin, box.cod)) if row is None else (row(box, reads),)
+
+
+def _reduced(box: Box, reads: Sequence[Origin]) -> Origin:
+    ty = box.cod[0]
     own = frozenset(ty.names)
-    plain = input_origin(ty)
-    sums = isinstance(op, Einsum) and not {n for t in box.dom for n in t.names} <= own
-    if isinstance(op, Reduce) or sums:
-        lost = {n for t in box.dom for n in t.names} - own
-        reduced = [axes for origin in reads for axes in origin.of]
-        row = not reduced or any(own <= axes and axes & lost for axes in reduced)
-        return (Origin(plain.of, row and is_real(ty)),)
+    lost = {n for t in box.dom for n in t.names} - own
+    reduced = [axes for origin in reads for axes in origin.of]
+    row = not reduced or any(own <= axes and axes & lost for axes in reduced)
+    return Origin(input_origin(ty).of, row and is_real(ty))
+
+
+def _elementwise(box: Box, reads: Sequence[Origin]) -> Origin:
+    ty = box.cod[0]
+    own = frozenset(ty.names)
     all_allowed = is_real(ty) and all(_maybe_statistic(t, o) for o, t in zip(reads, box.dom, strict=True))
     full_statistic = any(o.statistic and own <= set(t.names) for o, t in zip(reads, box.dom, strict=True))
-    if isinstance(op, (Map, Einsum)):
-        return (Origin(frozenset().union(*(o.of for o in reads)), all_allowed and full_statistic),)
-    if isinstance(op, Rename):
-        names = dict(op.pairs)
-        of = frozenset(frozenset(names.get(n, n) for n in axes) for axes in reads[0].of)
-        return (Origin(of, reads[0].statistic and len(ty.axes) == len(box.dom[0].axes)),)
-    return (Origin(plain.of, isinstance(op, Reindex) and all(o.statistic for o in reads)),)
+    return Origin(frozenset().union(*(o.of for o in reads)), all_allowed and full_statistic)
+
+
+def _renamed(box: Box, reads: Sequence[Origin]) -> Origin:
+    names = dict(box.op.pairs) if isinstance(box.op, Rename) else {}
+    of = frozenset(frozenset(names.get(n, n) for n in axes) for axes in reads[0].of)
+    return Origin(of, reads[0].statistic and len(box.cod[0].axes) == len(box.dom[0].axes))
+
+
+def _positions(box: Box, reads: Sequence[Origin]) -> Origin:
+    return Origin()
+
+
+ORIGINS: Mapping[type[Op], Callable[[Box, Sequence[Origin]], Origin]] = {
+    Index: _positions,
+    SizeOf: _positions,
+    Const: _positions,
+    Map: _elementwise,
+    Reduce: _reduced,
+    Einsum: lambda box, reads: (_reduced if contracts(box) else _elementwise)(box, reads),
+    Rename: _renamed,
+    Reindex: lambda box, reads: Origin(input_origin(box.cod[0]).of, all(o.statistic for o in reads)),
+}
+"""The origin of an operation's result, given those of its inputs; results of others are no statistics."""
 
 
 def origins(graph: Graph, reads: Sequence[Origin]) -> list[Origin]:

@@ -26,7 +26,7 @@ from typing import Any
 from catdiag.category.diagram import Graph
 from catdiag.category.index_maps import read_off
 from catdiag.category.integer_polynomial import IntPolynomial
-from catdiag.category.ops import Box, Const, FoldOp, Index, Map, Reduce, Reindex, Rename, SizeOf
+from catdiag.category.ops import Box, Const, FoldOp, Index, Map, Op, Reduce, Reindex, Rename, SizeOf, op_fact
 from catdiag.category.scalars import Cast, ScalarFunction
 from catdiag.category.substitution import inline
 from catdiag.category.types import Size
@@ -115,30 +115,9 @@ def known(graph: Graph, given: Sequence[Bound | None]) -> list[Bound | None]:
 
 def _evaluated(box: Box, inputs: list[Bound | None]) -> Bound | None:
     """The expression of a box's result, given those of its inputs."""
-    op = box.op
-    if isinstance(op, Index):
-        return ("at", op.axis)
-    if isinstance(op, SizeOf):
-        return op.size
-    if isinstance(op, Const):
-        return int(op.value) if op.value is not None and op.value.denominator == 1 else None
-    if not inputs or any(v is None for v in inputs):
-        return None
-    if isinstance(op, Map):
-        return _scalar(op.fn, inputs)
-    (value,) = inputs[:1]
-    if isinstance(op, Rename):
-        pairs = dict(op.pairs)
-        return put(value, lambda v: (v[0], pairs.get(v[1], v[1])) if isinstance(v, tuple) and v[0] == "at" else v)
-    if isinstance(op, Reduce) and op.monoid in ("min", "max"):
-        sign = direction(value, op.axis)
-        name = "first" if (op.monoid == "min") == ((sign or 0) >= 0) else "last"
-        return None if sign is None else put(value, lambda v: (name, op.axis) if v == ("at", op.axis) else v)
-    if isinstance(op, Reindex) and op.kind == "split" and len(op.axis.parts) == 2:
-        outer, inner = op.axis.parts
-        both = ("+", ("*", ("at", outer.name), inner.size), ("at", inner.name))
-        return put(value, lambda v: both if v == ("at", op.axis.name) else v)
-    return None
+    given = [v for v in inputs if v is not None]
+    row = op_fact(EXPRESSIONS, box.op)
+    return None if row is None or len(given) < len(inputs) else row(box.op, given)
 
 
 def _scalar(fn: ScalarFunction, inputs: list[Bound]) -> Bound | None:
@@ -149,6 +128,37 @@ def _scalar(fn: ScalarFunction, inputs: list[Bound]) -> Bound | None:
     if fn == "sub":
         return ("+", inputs[0], ("*", -1, inputs[1]))
     return (_JOINS[fn], *inputs) if fn in _JOINS else None
+
+
+def _renamed(op: Rename, inputs: list[Bound]) -> Bound:
+    pairs = dict(op.pairs)
+    return put(inputs[0], lambda v: (v[0], pairs.get(v[1], v[1])) if isinstance(v, tuple) and v[0] == "at" else v)
+
+
+def _extremum(op: Reduce, inputs: list[Bound]) -> Bound | None:
+    sign = direction(inputs[0], op.axis) if op.monoid in ("min", "max") else None
+    name = "first" if (op.monoid == "min") == ((sign or 0) >= 0) else "last"
+    return None if sign is None else put(inputs[0], lambda v: (name, op.axis) if v == ("at", op.axis) else v)
+
+
+def _split(op: Reindex, inputs: list[Bound]) -> Bound | None:
+    if op.kind != "split" or len(op.axis.parts) != 2:
+        return None
+    outer, inner = op.axis.parts
+    both = ("+", ("*", ("at", outer.name), inner.size), ("at", inner.name))
+    return put(inputs[0], lambda v: both if v == ("at", op.axis.name) else v)
+
+
+EXPRESSIONS: Mapping[type[Op], Callable[[Any, list[Bound]], Bound | None]] = {
+    Index: lambda op, inputs: ("at", op.axis),
+    SizeOf: lambda op, inputs: op.size,
+    Const: lambda op, inputs: int(op.value) if op.value is not None and op.value.denominator == 1 else None,
+    Map: lambda op, inputs: _scalar(op.fn, inputs),
+    Rename: _renamed,
+    Reduce: _extremum,
+    Reindex: _split,
+}
+"""The integer expression of an operation's result, given those of its inputs: of no other operation one is known."""
 
 
 def put(e: Bound, leaf: Callable[[Any], Bound]) -> Bound:

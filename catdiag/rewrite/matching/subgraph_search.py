@@ -16,11 +16,26 @@ the bound it raises an error.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from catdiag.category.diagram import Graph
-from catdiag.category.ops import Box, Call, Const, FoldOp, Generic, GroupOp, Map, Reduce, Reindex, Rename, View
+from catdiag.category.ops import (
+    Box,
+    Call,
+    Const,
+    FoldOp,
+    Generic,
+    GroupOp,
+    Map,
+    Op,
+    Reduce,
+    Reindex,
+    Rename,
+    View,
+    op_fact,
+)
 from catdiag.category.scalars import Apply
 from catdiag.util.errors import MatchUndecided
 
@@ -46,18 +61,22 @@ class Variables:
 
 def kind(box: Box) -> Hashable:
     """What two boxes must have in common whatever their axes are called: the operation and the numbers of wires."""
-    op, wires = box.op, (len(box.dom), len(box.cod))
-    if isinstance(op, (Map, Const, Generic)):
-        return (op, wires)
-    if isinstance(op, Reduce):
-        return (Reduce, op.monoid, wires)
-    if isinstance(op, (Call, FoldOp, GroupOp)):
-        return (type(op), box.name, wires)
-    if isinstance(op, Reindex):
-        return (Reindex, op.kind, op.place, wires)
-    if isinstance(op, View):
-        return (View, len(op.index_axes), *((len(r.at), len(r.where)) for r in op.reads), wires)
-    return (type(op), wires)
+    row = op_fact(KINDS, box.op)
+    return type(box.op), *(() if row is None else row(box.op)), len(box.dom), len(box.cod)
+
+
+KINDS: Mapping[type[Op], Callable[[Any], tuple[Hashable, ...]]] = {
+    Map: lambda op: (op,),
+    Const: lambda op: (op,),
+    Generic: lambda op: (op,),
+    Reduce: lambda op: (op.monoid,),
+    Call: lambda op: (op.name,),
+    FoldOp: lambda op: (op.name,),
+    GroupOp: lambda op: (op.name,),
+    Reindex: lambda op: (op.kind, op.place),
+    View: lambda op: (len(op.index_axes), *((len(r.at), len(r.where)) for r in op.reads)),
+}
+"""The data of an operation that names no axis; none for other operations."""
 
 
 def only_layout(box: Box) -> bool:
