@@ -46,14 +46,14 @@ def with_sizes(diagram: Diagram, sizes: Mapping[str, Size]) -> Diagram:
         item, names = todo.pop()
         order.append((item, names))
         for node in item.graph.nodes:
-            if inside := names - dict(tiled_axes(node.box.op)).keys():
+            if inside := names.difference(dict(tiled_axes(node.box.op))):
                 todo.extend((body, inside) for body in bodies(node.box.op))
     made: dict[tuple[int, frozenset[str]], Diagram] = {}
     for item, names in reversed(order):
         nodes = []
         for node in item.graph.nodes:
             box, op = node.box, node.box.op
-            if inside := names - dict(tiled_axes(op)).keys():
+            if inside := names.difference(dict(tiled_axes(op))):
                 op = with_bodies(op, tuple(made[id(body), inside] for body in bodies(op)))
             if isinstance(op, View):
                 op = replace(op, index_axes=axes(op.index_axes, names))
