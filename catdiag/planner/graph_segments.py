@@ -20,9 +20,10 @@ from functools import cached_property
 from itertools import pairwise
 
 from catdiag.category.diagram import Diagram, Graph, Node, of_graph, reachable
+from catdiag.category.graph_writer import GraphWriter, part_of
 from catdiag.category.ops import Box, Call, Einsum, Generic, GroupOp, array_name, bodies
 from catdiag.category.substitution import inline
-from catdiag.category.types import STORED, Ty
+from catdiag.category.types import STORED
 from catdiag.planner.saved_views import saved_views
 from catdiag.prover.congruence import has_generators
 from catdiag.rewrite.fuse import assigned
@@ -271,20 +272,12 @@ class StageSequence:
             for w in graph.nodes[p].inputs:
                 if w not in made:
                     dom.setdefault(w, len(dom))
-        local, count, nodes = dict(dom), len(dom), list[Node]()
-        for p in places:
-            node = graph.nodes[p]
-            nodes.append(Node(node.box, tuple(local[w] for w in node.inputs)))
-            for k in range(len(node.box.cod)):
-                local[self.first[p] + k] = count + k
-            count += len(node.box.cod)
-        types = Ty(*(self.types[w] for w in dom))
         names = tuple(self.names[w] for w in dom)
         names = names if len(set(names)) == len(names) else ()
         title = self.diagram.title or "it"
         whole = start == 0 and end == len(self.stages)
         title = title if whole else f"{title}, boxes {start + 1} to {end}"
-        piece = Graph(types, tuple(nodes), tuple(local[w] for w in outputs))
+        piece = part_of(graph, places, dom, outputs)
         return Segment(of_graph(piece, names=names, title=title), tuple(dom), tuple(outputs))
 
     def results_of(self, made: Collection[int]) -> Segment | None:
@@ -296,12 +289,7 @@ class StageSequence:
             return None
         own = {self.first[p] + k for p in places for k in range(len(graph.nodes[p].box.cod))}
         dom = list(dict.fromkeys(w for p in places for w in graph.nodes[p].inputs if w not in own))
-        local = {w: k for k, w in enumerate(dom)}
-        nodes: list[Node] = []
-        for p in places:
-            nodes.append(Node(graph.nodes[p].box, tuple(local[w] for w in graph.nodes[p].inputs)))
-            local |= {self.first[p] + k: len(local) + k for k in range(len(graph.nodes[p].box.cod))}
-        piece = Graph(Ty(*(self.types[w] for w in dom)), tuple(nodes), tuple(local[w] for w in outputs))
+        piece = part_of(graph, places, dom, outputs)
         return Segment(of_graph(piece, title=f"{self.diagram.title or 'it'}, results"), tuple(dom), tuple(outputs))
 
     def types_of(self, start: int, end: int, dtype: str | Mapping[str, str]) -> str | dict[str, str]:
@@ -350,9 +338,8 @@ class StageSequence:
         >>> [[b.name for b in box.op.body.boxes] for box in whole.boxes]
         [['exp', 'sum[x]'], ['exp', 'div']]
         """
-        nodes: list[Node] = []
-        count = len(self.graph.dom)
-        where = {w: w for w in range(count)}
+        writer = GraphWriter(self.graph.dom)
+        where = {w: w for w in range(len(self.graph.dom))}
         for span, made in parts:
             segment, flat = self.segment(*span), inline(made)
             if any(isinstance(box.op, GroupOp) for box in flat.boxes):
@@ -362,18 +349,11 @@ class StageSequence:
                 wires = range(len(flat.dom))
                 after = range(len(flat.dom), len(flat.dom) + len(flat.cod))
                 inner = Graph(flat.dom, (Node(box, tuple(wires)),), tuple(after))
-            names = [where[w] for w in segment.reads]
-            for node in inner.nodes:
-                nodes.append(Node(node.box, tuple(names[w] for w in node.inputs)))
-                names.extend(range(count, count + len(node.box.cod)))
-                count += len(node.box.cod)
-            where.update({w: names[v] for w, v in zip(segment.makes, inner.outputs, strict=True)})
+            where.update(zip(segment.makes, writer.put(inner, [where[w] for w in segment.reads]), strict=True))
         for place in sorted(self._around([w for w in self.graph.outputs if w not in where], set(where))):
             node = self.graph.nodes[place]
-            nodes.append(Node(node.box, tuple(where[w] for w in node.inputs)))
-            where.update({self.first[place] + k: count + k for k in range(len(node.box.cod))})
-            count += len(node.box.cod)
-        graph = Graph(self.graph.dom, tuple(nodes), tuple(where[w] for w in self.graph.outputs))
+            where.update(enumerate(writer.made(node.box, [where[w] for w in node.inputs]), self.first[place]))
+        graph = writer.graph(where[w] for w in self.graph.outputs)
         return of_graph(graph, self.diagram.cod, self.diagram.names, self.diagram.title), where
 
     def _around(self, wires: Iterable[int], own: set[int]) -> set[int]:

@@ -14,7 +14,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from catdiag.category.diagram import Diagram, Graph, Node, of_graph
+from catdiag.category.diagram import Diagram, Graph, of_graph
+from catdiag.category.graph_writer import GraphWriter
 from catdiag.category.substitution import inline
 from catdiag.category.types import ArrayType, Ty
 from catdiag.kernel.checker import Checker
@@ -176,14 +177,11 @@ def piece(
 ) -> Diagram:
     """The boxes at some places as a diagram that gives the wires `made`; `local` are those of its inputs, `cod` the
     types of what it gives, if they are laid out in another way."""
-    wires, first, nodes = dict(local), graph.first_wires(), list[Node]()
-    count = len(dom)
+    wires, first, writer = dict(local), graph.first_wires(), GraphWriter(dom)
     for place in places:
         node = graph.nodes[place]
-        nodes.append(Node(node.box, tuple(wires[w] for w in node.inputs)))
-        wires.update({first[place] + k: count + k for k in range(len(node.box.cod))})
-        count += len(node.box.cod)
-    return of_graph(Graph(dom, tuple(nodes), tuple(wires[w] for w in made)), cod)
+        wires.update(enumerate(writer.made(node.box, [wires[w] for w in node.inputs]), first[place]))
+    return of_graph(writer.graph(wires[w] for w in made), cod)
 
 
 class _Assembly:

@@ -16,12 +16,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
-from fractions import Fraction
 from typing import Any
 
 from catdiag.category.box_types import rename_box
 from catdiag.category.diagram import Diagram, Graph, Node, of_graph, reachable
-from catdiag.category.ops import Box, Call, Const, Generic, GroupOp, Map, bodies, index_box, map_box, reduce_box
+from catdiag.category.graph_writer import GraphWriter
+from catdiag.category.ops import Box, Call, Generic, GroupOp, Map, bodies, index_box, reduce_box
 from catdiag.category.scalars import Apply
 from catdiag.category.substitution import inline
 from catdiag.category.types import ArrayType, Ty
@@ -333,20 +333,11 @@ def interpreted(diagram: Diagram) -> Diagram | None:
     if not has_generators(diagram):
         return diagram
     graph = inline(diagram, kernels=True).graph
-    nodes: list[Node] = []
-    types = list(graph.dom)
-    names = list(range(len(types)))
-
-    def put(box: Box, *wires: int) -> int:
-        nodes.append(Node(box, wires))
-        types.extend(box.cod)
-        return len(types) - 1
-
+    names, writer = list(range(len(graph.dom))), GraphWriter(graph.dom)
     for node in graph.nodes:
         wires = [names[w] for w in node.inputs]
         if not isinstance(node.box.op, Generic):
-            put(node.box, *wires)
-            names.extend(range(len(types) - len(node.box.cod), len(types)))
+            names.extend(writer.made(node.box, wires))
             continue
         if any(ty.element == "extended" for ty in (*node.box.dom, *node.box.cod)):
             return None
@@ -354,54 +345,45 @@ def interpreted(diagram: Diagram) -> Diagram | None:
         mapped = read.intersection(*(ty.names for ty in node.box.cod))
         for port, ty in enumerate(node.box.cod):
             name = node.box.name if len(node.box.cod) == 1 else f"{node.box.name}.{port}"
-            names.append(_stand_in(name, ty, wires, mapped, types, put))
-    return of_graph(
-        Graph(graph.dom, tuple(nodes), tuple(names[w] for w in graph.outputs)), None, diagram.names, diagram.title
-    )
+            names.append(_stand_in(name, ty, wires, mapped, writer))
+    return of_graph(writer.graph(names[w] for w in graph.outputs), None, diagram.names, diagram.title)
 
 
-def _stand_in(
-    name: str, ty: ArrayType, wires: Sequence[int], mapped: set[str], types: list[ArrayType], put: Callable[..., int]
-) -> int:
+def _stand_in(name: str, ty: ArrayType, wires: Sequence[int], mapped: set[str], writer: GraphWriter) -> int:
     """A wire with the interpretation of one result of an uninterpreted box."""
     args: list[int] = []
-
-    def constant(k: int) -> int:
-        return put(Box(Const(Fraction(k)), Ty(), Ty(ArrayType())))
+    types = writer.types
 
     def summed(w: int, keep: Collection[str]) -> int:
         for axis in types[w].axes:
             if axis.name in keep:
                 continue
-            place = put(index_box(axis))
-            weight = put(map_box("add", [types[place], types[one]]), place, one)
-            w = put(map_box("mul", [types[w], types[weight]]), w, weight)
-            w = put(reduce_box("sum", axis.name, types[w]), w)
+            place = writer.add(index_box(axis), ())
+            w = writer.map("mul", w, writer.map("add", place, one))
+            w = writer.add(reduce_box("sum", axis.name, types[w]), (w,))
         return w
 
-    one, summing = constant(1), False
+    one, summing = writer.number(1), False
     for w in wires:
         if types[w].element == "bool":
-            none = constant(0)
-            w = put(map_box("where", [types[w], types[one], types[none]]), w, one, none)
+            w = writer.map("where", w, one, writer.number(0))
         summing = summing or not set(types[w].names) <= set(ty.names)
         args.append(summed(w, ty.names))
         if set(types[w].names) & set(ty.names) - mapped:
             args.append(summed(w, mapped))
     known = {n for w in args for n in types[w].names}
-    places = [put(index_box(a)) for a in ty.axes if a.name not in known]
+    places = [writer.add(index_box(a), ()) for a in ty.axes if a.name not in known]
     # A function without arguments gets a constant one.
     args = [*args, *places] or [one]
-    made = put(map_box(Apply(f"{name}{_stand_in_text(ty.element, summing, places)}"), [types[w] for w in args]), *args)
+    made = writer.map(Apply(f"{name}{_stand_in_text(ty.element, summing, places)}"), *args)
     if ty.element == "bool":
-        none = constant(0)
-        made = put(map_box("lt", [types[none], types[made]]), none, made)
+        made = writer.map("lt", writer.number(0), made)
     elif ty.element == "int":
         # ⌊t/1⌋ makes the interpretation of an integer function an integer.
         given = Ty(types[made], types[one])
-        made = put(Box(Map("floordiv"), given, Ty(ArrayType(types[made].axes, "int"))), made, one)
+        made = writer.add(Box(Map("floordiv"), given, Ty(ArrayType(types[made].axes, "int"))), (made, one))
     if types[made].names != ty.names:
-        made = put(rename_box(types[made], {}, ty.axes), made)
+        made = writer.add(rename_box(types[made], {}, ty.axes), (made,))
     return made
 
 

@@ -8,6 +8,7 @@ from collections.abc import Collection, Sequence
 from fractions import Fraction
 
 from catdiag.category.diagram import Diagram, Graph, Node, of_graph, reachable
+from catdiag.category.graph_writer import GraphWriter
 from catdiag.category.index_maps import Read
 from catdiag.category.ops import Box, Einsum, Map, Reduce, Rename, View, einsum_box, map_box, reduce_box, reindex_box
 from catdiag.category.types import ArrayType, Ty
@@ -29,29 +30,21 @@ def reduce_last(diagram: Diagram, axis: str) -> Diagram:
     uses = [0] * len(graph.wire_types())
     for w in (*graph.outputs, *(w for node in graph.nodes for w in node.inputs)):
         uses[w] += 1
-    nodes: list[Node] = []
-    types = list(graph.dom)
-    number = list(range(len(graph.dom)))
+    number, writer = list(range(len(graph.dom))), GraphWriter(graph.dom)
     makers: dict[int, Node] = {}
     for node in graph.nodes:
         box, op = node.box, node.box.op
         inputs = tuple(number[w] for w in node.inputs)
         before = makers.get(inputs[0]) if isinstance(op, Reduce) and uses[node.inputs[0]] == 1 else None
         if isinstance(op, Reduce) and before is not None and before.box.op == Reduce(op.monoid, axis):
-            inner = reduce_box(op.monoid, op.axis, types[before.inputs[0]], box.line)
-            nodes.append(Node(inner, before.inputs))
-            types.extend(inner.cod)
+            inner = reduce_box(op.monoid, op.axis, writer.types[before.inputs[0]], box.line)
+            first = writer.add(inner, before.inputs)
             outer = reduce_box(op.monoid, axis, inner.cod[0], before.box.line)
-            box, inputs = Box(outer.op, outer.dom, box.cod, outer.line), (len(types) - 1,)
-        made = Node(box, inputs)
-        nodes.append(made)
-        first = len(types)
-        types.extend(box.cod)
-        makers[first] = made
-        number.extend(range(first, len(types)))
-    outputs = tuple(number[w] for w in graph.outputs)
-    made_graph = reachable(Graph(graph.dom, tuple(nodes), outputs))
-    return of_graph(made_graph, diagram.cod, diagram.names, diagram.title)
+            box, inputs = Box(outer.op, outer.dom, box.cod, outer.line), (first,)
+        made = writer.made(box, inputs)
+        makers[made.start] = writer.nodes[-1]
+        number.extend(made)
+    return of_graph(writer.reachable(number[w] for w in graph.outputs), diagram.cod, diagram.names, diagram.title)
 
 
 def reads_before_maps(diagram: Diagram, axis: str) -> Diagram:
@@ -200,18 +193,13 @@ def _masked(terms: HashConsedGraph, node: Node, wires: Sequence[int], chosen: se
 def canonical_graph(terms: HashConsedGraph, outputs: Sequence[int], flat: Diagram) -> Diagram:
     """The diagram of wires of a hash-consed graph, with the types and names of `flat`."""
     now = {w: w for w in range(len(flat.dom))}
-    nodes: list[Node] = []
-    count = len(flat.dom)
+    writer = GraphWriter(flat.dom)
     for w in terms.cone(outputs):
         node = terms.node(w)
         if w in now or node is None:
             continue
-        nodes.append(Node(node.box, tuple(now[i] for i in node.inputs)))
-        first = terms.first[terms.maker[w]]
-        now.update({first + k: count + k for k in range(len(node.box.cod))})
-        count += len(node.box.cod)
-    graph = reachable(Graph(flat.dom, tuple(nodes), tuple(now[w] for w in outputs)))
-    return of_graph(graph, flat.cod, flat.names, flat.title)
+        now.update(enumerate(writer.made(node.box, [now[i] for i in node.inputs]), terms.first[terms.maker[w]]))
+    return of_graph(writer.reachable(now[w] for w in outputs), flat.cod, flat.names, flat.title)
 
 
 def with_masked_exponents(flat: Diagram) -> Diagram | None:

@@ -13,7 +13,8 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from catdiag.category.diagram import Diagram, Graph, Node, of_graph
+from catdiag.category.diagram import Diagram, Node, of_graph
+from catdiag.category.graph_writer import GraphWriter
 from catdiag.category.ops import Box, Const, FoldOp, GroupOp, Index, SizeOf, array_name
 from catdiag.category.substitution import inline
 from catdiag.category.types import ArrayType, Axis, Ty
@@ -351,7 +352,7 @@ def _built(whole: Opened, kernels: _KernelPartition) -> Diagram:
         out.kernel(members[k], made, leaving)
     outputs = tuple(out.wire(w) for w in whole.outputs)
     diagram = whole.diagram
-    return of_graph(Graph(diagram.dom, tuple(out.nodes), outputs), diagram.cod, diagram.names, diagram.title)
+    return of_graph(out.graph(outputs), diagram.cod, diagram.names, diagram.title)
 
 
 def _leaves(whole: Opened, kernels: _KernelPartition, kernel: int, w: int) -> bool:
@@ -361,24 +362,13 @@ def _leaves(whole: Opened, kernels: _KernelPartition, kernel: int, w: int) -> bo
     return any(kernels.of[k] != kernel for k in kernels.readers.get(w, ()))
 
 
-@dataclass
-class _Outside:
+class _Outside(GraphWriter):
     """The diagram around the kernels: its nodes so far, and for each wire of the inlined diagram its wire here."""
 
-    whole: Opened
-    nodes: list[Node] = field(default_factory=list)
-    where: dict[int, int] = field(default_factory=dict)
-    count: int = 0
-
-    def __post_init__(self) -> None:
-        self.count = len(self.whole.diagram.dom)
-        self.where = {w: w for w in range(self.count)}
-
-    def add(self, box: Box, inputs: Sequence[int]) -> int:
-        """Adds a node and gives the first wire that it makes."""
-        self.nodes.append(Node(box, tuple(inputs)))
-        self.count += len(box.cod)
-        return self.count - len(box.cod)
+    def __init__(self, whole: Opened) -> None:
+        super().__init__(whole.diagram.dom)
+        self.whole = whole
+        self.where = {w: w for w in range(len(self.dom))}
 
     def wire(self, w: int) -> int:
         """The wire that carries a whole array of the inlined diagram; the views on the way to it are added."""
@@ -387,8 +377,7 @@ class _Outside:
             box = Box(
                 atom.box.op, Ty(*(types[v] for v in atom.reads)), Ty(*(types[v] for v in atom.makes)), atom.box.line
             )
-            first = self.add(box, [self.where[v] for v in atom.reads])
-            self.where.update({v: first + j for j, v in enumerate(atom.makes)})
+            self.where.update(zip(atom.makes, self.made(box, [self.where[v] for v in atom.reads]), strict=True))
         return self.where[w]
 
     def kernel(self, members: Sequence[int], made: Collection[int], leaving: Sequence[int]) -> None:
@@ -425,21 +414,16 @@ class _Outside:
                 if w not in own:
                     taken.setdefault((w, ty), len(taken))
         local: dict[int, int] = {}
-        count, nodes = len(taken), list[Node]()
+        writer = GraphWriter(ty for _, ty in taken)
         for k in sorted(inside):
             atom = whole.atoms[k]
             reads = zip(atom.reads, atom.box.dom, strict=True)
-            nodes.append(Node(atom.box, tuple(local[w] if w in local else taken[w, ty] for w, ty in reads)))
-            for j, w in enumerate(atom.makes):
-                local[w] = count + j
-            count += len(atom.makes)
-        dom = Ty(*(ty for _, ty in taken))
-        graph = Graph(dom, tuple(nodes), tuple(local[w] for w in leaving))
-        body = of_graph(graph)
+            made_here = writer.made(atom.box, [local[w] if w in local else taken[w, ty] for w, ty in reads])
+            local.update(zip(atom.makes, made_here, strict=True))
+        body = of_graph(writer.graph(local[w] for w in leaving))
         inputs = [self.wire(w) for w, _ in taken]
         box = Box(GroupOp(tiles, body), Ty(*(whole.types[w] for w, _ in taken)), Ty(*(whole.types[w] for w in leaving)))
-        first = self.add(box, inputs)
-        self.where.update({w: first + j for j, w in enumerate(leaving)})
+        self.where.update(zip(leaving, self.made(box, inputs), strict=True))
 
 
 def _cone(whole: Opened, wires: Sequence[int], known: Collection[int]) -> list[int]:

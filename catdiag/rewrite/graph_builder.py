@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from catdiag.category.diagram import Diagram, Graph, Node, of_graph, reachable
-from catdiag.category.ops import Box, Einsum, Map, Reduce, Reindex, Rename, View, map_box
-from catdiag.category.scalars import Apply, ScalarFunction
+from catdiag.category.diagram import Diagram, of_graph
+from catdiag.category.graph_writer import GraphWriter
+from catdiag.category.ops import Box, Einsum, Map, Reduce, Reindex, View, map_box
+from catdiag.category.scalars import Apply
 from catdiag.category.types import ArrayType, Axis, Ty
 from catdiag.rewrite.hash_consed_graph import HashConsedGraph
 
@@ -19,49 +20,29 @@ class NotInScope(Exception):
         self.wire = wire
 
 
-class GraphBuilder:
+class GraphBuilder(GraphWriter):
     """A diagram under construction from wires of a `HashConsedGraph`, with a local size for the streamed axis."""
 
     def __init__(
         self, terms: HashConsedGraph, dom: Sequence[ArrayType], local: Axis | None = None, real: Collection[int] = ()
     ) -> None:
-        self.graph = terms
+        super().__init__(dom, shared=True)
+        self.terms = terms
         self.real = real
-        self.dom = tuple(dom)
-        self.types = list(dom)
-        self.nodes: list[Node] = []
         self.local = local
-        self._known: dict[tuple[Box, tuple[int, ...]], int] = {}
 
     def broadcast_to(self, ty: ArrayType) -> ArrayType:
         """A type with the local size of the streamed axis in place of its full size."""
         return ty if self.local is None else localized(ty, self.local)
 
-    def add(self, box: Box, inputs: Sequence[int]) -> int:
-        """The first output of a box. Equal boxes on the same inputs are shared."""
-        key = (box, tuple(inputs))
-        if key not in self._known:
-            self._known[key] = len(self.types)
-            self.nodes.append(Node(box, tuple(inputs)))
-            self.types.extend(box.cod)
-        return self._known[key]
-
-    def map(self, fn: ScalarFunction, *wires: int) -> int:
-        """A scalar function."""
-        return self.add(map_box(fn, [self.types[w] for w in wires]), wires)
-
-    def cast(self, wire: int, ty: ArrayType) -> int:
-        """The wire with the layout and element type of `ty`."""
-        return wire if self.types[wire] == ty else self.add(Box(Rename(), Ty(self.types[wire]), Ty(ty)), (wire,))
-
     def emit(self, wire: int, env: dict[int, int], result: ArrayType | None = None) -> int:
         """The wire that computes a wire of the hash-consed graph. `env` maps wires that are in scope to wires here;
         `result` forces the type.
         """
-        for w in self.graph.cone([wire], env):
+        for w in self.terms.cone([wire], env):
             if w in env:
                 continue
-            node = self.graph.node(w)
+            node = self.terms.node(w)
             if node is None:
                 raise NotInScope(w)
             inputs = [env[i] for i in node.inputs]
@@ -70,15 +51,14 @@ class GraphBuilder:
             if len(cod) == 1 and w not in self.real:
                 cod = [ArrayType(cod[0].axes, element_type(node.box, dom))] if w != wire or result is None else [result]
             first = self.add(Box(node.box.op, Ty(*dom), Ty(*cod), node.box.line), inputs)
-            start = self.graph.first[self.graph.maker[w]]
+            start = self.terms.first[self.terms.maker[w]]
             for k in range(len(cod)):
                 env.setdefault(start + k, first + k)
         return env[wire] if result is None else self.cast(env[wire], result)
 
     def diagram(self, outputs: Sequence[int], names: tuple[str, ...]) -> Diagram:
         """The diagram built so far, without boxes that reach no output."""
-        graph = reachable(Graph(Ty(*self.dom), tuple(self.nodes), tuple(outputs)))
-        return of_graph(graph, Ty(*(self.types[w] for w in outputs)), names)
+        return of_graph(self.reachable(outputs), Ty(*(self.types[w] for w in outputs)), names)
 
 
 def localized(ty: ArrayType, local: Axis) -> ArrayType:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from catdiag.category.diagram import Diagram, Graph, Node, of_graph
+from catdiag.category.graph_writer import GraphWriter, part_of
 from catdiag.category.ops import (
     Box,
     Call,
@@ -389,24 +390,17 @@ def _grouped(parts: _Grouping) -> Diagram:
     body = with_sizes(body, dict(parts.more))
     cod = diagram.cod if outer is None else outer.box.cod
     op = GroupOp((*tiles, *parts.more), body, parts.added)
-    first = made.put(Box(op, Ty(*(made.types[w] for w in inputs)), cod), inputs)
+    first = made.add(Box(op, Ty(*(made.types[w] for w in inputs)), cod), inputs)
     outputs = tuple(first + _output(whole, outer, k) for k in range(len(diagram.cod)))
-    return of_graph(Graph(whole.dom, tuple(made.nodes), outputs), diagram.cod, diagram.names, diagram.title)
+    return of_graph(made.graph(outputs), diagram.cod, diagram.names, diagram.title)
 
 
-class _AroundGroup:
+class _AroundGroup(GraphWriter):
     """Boxes around a group that are put one after the other, with the types of all wires so far."""
 
     def __init__(self, whole: Graph) -> None:
+        super().__init__(whole.dom)
         self.whole = whole
-        self.nodes: list[Node] = []
-        self.types = list(whole.dom)
-
-    def put(self, box: Box, inputs: Sequence[int]) -> int:
-        """The first output of the box."""
-        self.nodes.append(Node(box, tuple(inputs)))
-        self.types.extend(box.cod)
-        return len(self.types) - len(box.cod)
 
     def before(self, outer: Node) -> list[int]:
         """The wires that the inputs of the old group get, after the boxes that are before it are put."""
@@ -414,8 +408,8 @@ class _AroundGroup:
         count = len(self.whole.dom)
         for node in self.whole.nodes:
             if node is not outer and all(w in place for w in node.inputs):
-                first = self.put(node.box, [place[w] for w in node.inputs])
-                place.update((count + k, first + k) for k in range(len(node.box.cod)))
+                made = self.made(node.box, [place[w] for w in node.inputs])
+                place.update(enumerate(made, count))
             count += len(node.box.cod)
         return [place[w] for w in outer.inputs]
 
@@ -434,24 +428,14 @@ class _AroundGroup:
         for k, node in enumerate(inner.nodes):
             if k in outside:
                 box = Box(node.box.op, full(node.box.dom), full(node.box.cod), node.box.line)
-                where[count] = self.put(box, [where[w] for w in node.inputs])
+                where[count] = self.add(box, [where[w] for w in node.inputs])
             count += len(node.box.cod)
         return where
 
 
 def _body(inner: Graph, outside: set[int], passed: Sequence[int]) -> Graph:
     """The graph of the boxes that are not in `outside`, with the wires `passed` as inputs."""
-    types = inner.wire_types()
-    number = {w: k for k, w in enumerate(passed)}
-    nodes: list[Node] = []
-    count, new = len(inner.dom), len(passed)
-    for k, node in enumerate(inner.nodes):
-        if k not in outside:
-            nodes.append(Node(node.box, tuple(number[w] for w in node.inputs)))
-            number.update((count + j, new + j) for j in range(len(node.box.cod)))
-            new += len(node.box.cod)
-        count += len(node.box.cod)
-    return Graph(Ty(*(types[w] for w in passed)), tuple(nodes), tuple(number[w] for w in inner.outputs))
+    return part_of(inner, (k for k in range(len(inner.nodes)) if k not in outside), passed, inner.outputs)
 
 
 def _output(whole: Graph, outer: Node | None, place: int) -> int:

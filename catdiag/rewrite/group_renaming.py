@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from catdiag.category.diagram import Diagram, Graph, Node, of_graph
+from catdiag.category.graph_writer import GraphWriter
 from catdiag.category.ops import Box, FoldOp, Rename, bodies, with_bodies
 from catdiag.category.substitution import inline
 from catdiag.category.types import ArrayType, Ty
@@ -42,9 +43,7 @@ def renamed(diagram: Diagram, axes: Collection[str]) -> Diagram:
 def _before(diagram: Diagram, made: dict[int, Diagram], axes: Collection[str]) -> Diagram:
     """A diagram whose loops take renamed inputs; `made` maps each body to its rewritten form."""
     graph = diagram.graph
-    nodes: list[Node] = []
-    moved = list(range(len(graph.dom)))
-    count = len(moved)
+    moved, writer = list(range(len(graph.dom))), GraphWriter(graph.dom)
     changed = False
     for node in graph.nodes:
         box, inputs = node.box, [moved[w] for w in node.inputs]
@@ -55,18 +54,14 @@ def _before(diagram: Diagram, made: dict[int, Diagram], axes: Collection[str]) -
         while isinstance(box.op, FoldOp) and (found := _first(box.op, box.op.state_count, axes)) is not None:
             place, rename = found
             outer = Box(rename.op, Ty(box.dom[place]), Ty(_outer_type(rename, box, box.op)), rename.line)
-            nodes.append(Node(outer, (inputs[place],)))
+            inputs, changed = [*inputs, writer.add(outer, (inputs[place],))], True
             box = _with_renamed_input(box, box.op, place, rename, outer.cod[0])
-            inputs, count, changed = [*inputs, count], count + 1, True
             if _is_unread(box, place):
                 box, inputs = _without_input(box, place), [w for k, w in enumerate(inputs) if k != place]
-        nodes.append(Node(box, tuple(inputs)))
-        moved.extend(range(count, count + len(box.cod)))
-        count += len(box.cod)
+        moved.extend(writer.made(box, inputs))
     if not changed:
         return diagram
-    graph = Graph(graph.dom, tuple(nodes), tuple(moved[w] for w in graph.outputs))
-    return of_graph(graph, diagram.cod, diagram.names, diagram.title)
+    return of_graph(writer.graph(moved[w] for w in graph.outputs), diagram.cod, diagram.names, diagram.title)
 
 
 _PARTS = ("step", "state", "bounds", "is_live")
@@ -155,20 +150,16 @@ def _with_input(body: Diagram, wire: int, rename: Box, ty: ArrayType) -> Diagram
     """A body with one more input, read wherever `wire` was renamed in this way."""
     graph = body.graph
     last = len(body.dom)
-    moved = list(range(last))
-    nodes: list[Node] = []
-    count = last + 1
+    moved, writer = list(range(last)), GraphWriter((*body.dom, ty))
     for node in graph.nodes:
         if node.inputs == (wire,) and _same(node.box, rename):
             moved.append(last)
-            continue
-        nodes.append(Node(node.box, tuple(moved[w] for w in node.inputs)))
-        moved.extend(range(count, count + len(node.box.cod)))
-        count += len(node.box.cod)
+        else:
+            moved.extend(writer.made(node.box, [moved[w] for w in node.inputs]))
     name = "_".join([body.input_names[wire], *(new for _, new in rename.op.pairs)])  # type: ignore[attr-defined]
     while name in body.input_names:
         name += "_"
-    made = Graph(Ty(*body.dom, ty), tuple(nodes), tuple(moved[w] for w in graph.outputs))
+    made = writer.graph(moved[w] for w in graph.outputs)
     return of_graph(made, body.cod, (*body.input_names, name), body.title)
 
 

@@ -17,7 +17,8 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from types import MappingProxyType
 
-from catdiag.category.diagram import Diagram, Graph, Node, of_graph, reachable
+from catdiag.category.diagram import Diagram, Graph, Node, of_graph
+from catdiag.category.graph_writer import GraphWriter
 from catdiag.category.index_maps import Cond, Expr, Read, leaves, natural, plus, replaced, times
 from catdiag.category.ops import Box, Const, FoldOp, Reindex, Rename, View, const_box, index_box
 from catdiag.category.substitution import inline
@@ -39,36 +40,34 @@ def with_positions(graph: Graph, axes: Sequence[Axis]) -> Graph:
     return found.run()
 
 
-class _Placing:
+class _Placing(GraphWriter):
     """Builds the graph of `with_positions`; `input_wires` are the wires that are inputs or renamings of inputs."""
 
     def __init__(self, graph: Graph, axes: Sequence[Axis]) -> None:
-        self.graph, self.axes = graph, {a.name: a for a in axes}
-        self.nodes: list[Node] = []
-        self.types = list(graph.dom)
+        super().__init__(graph.dom)
+        self.old, self.axes = graph, {a.name: a for a in axes}
         self.input_wires: set[int] = set(range(len(graph.dom)))
         self.data: set[int] = set(range(len(graph.dom)))  # wires that depend on inputs
         self.positions: dict[str, int] = {}
         self.makers: dict[int, int] = {}
 
-    def put(self, box: Box, inputs: Sequence[int]) -> int:
+    def add(self, box: Box, inputs: Sequence[int]) -> int:
+        """The first wire of a box's results."""
         self.makers.update((len(self.types) + k, len(self.nodes)) for k in range(len(box.cod)))
-        self.nodes.append(Node(box, tuple(inputs)))
-        self.types.extend(box.cod)
-        return len(self.types) - len(box.cod)
+        return super().add(box, inputs)
 
     def position(self, name: str) -> int:
         """The wire with the positions along a grouped axis."""
         if name not in self.positions:
-            self.positions[name] = self.put(index_box(self.axes[name]), ())
+            self.positions[name] = self.add(index_box(self.axes[name]), ())
             self.input_wires.add(self.positions[name])
         return self.positions[name]
 
     def run(self) -> Graph:
         """The rewritten graph."""
-        moved: list[int] = list(range(len(self.graph.dom)))
-        blocks = in_blocks(self.graph)  # gathers that groups do block by block
-        for place, node in enumerate(self.graph.nodes):
+        moved: list[int] = list(range(len(self.dom)))
+        blocks = in_blocks(self.old)  # gathers that groups do block by block
+        for place, node in enumerate(self.old.nodes):
             box, inputs = node.box, [moved[w] for w in node.inputs]
             if isinstance(box.op, View) and self.at_stake(box.op) and self.reads_inputs(box.op, inputs):
                 box, inputs = self.view(box, box.op, inputs)
@@ -76,15 +75,15 @@ class _Placing:
                 box, inputs = self.guarded(box, box.op, inputs)
             elif isinstance(box.op, FoldOp):
                 box, inputs = self.fold(box, box.op, inputs)
-            first = self.put(box, inputs)
+            made = self.made(box, inputs)
             if self.data & set(inputs):
-                self.data.update(range(first, first + len(box.cod)))
+                self.data.update(made)
             op = box.op
             closed = not inputs or (isinstance(op, Rename) and set(inputs) <= self.input_wires)
             if closed:
-                self.input_wires.update(range(first, first + len(box.cod)))
-            moved.extend(range(first, first + len(box.cod)))
-        return Graph(self.graph.dom, tuple(self.nodes), tuple(moved[w] for w in self.graph.outputs))
+                self.input_wires.update(made)
+            moved.extend(made)
+        return self.graph(moved[w] for w in self.old.outputs)
 
     def at_stake(self, op: View) -> bool:
         """Whether a view introduces a grouped axis and reads at its index."""
@@ -116,7 +115,7 @@ class _Placing:
                 renamed = ArrayType(
                     tuple(Axis(pairs.get(a.name, a.name), a.size, a.kind, a.parts) for a in dom[k].axes), dom[k].element
                 )
-                inputs[k] = self.put(Box(Rename(tuple(pairs.items())), Ty(dom[k]), Ty(renamed)), [inputs[k]])
+                inputs[k] = self.add(Box(Rename(tuple(pairs.items())), Ty(dom[k]), Ty(renamed)), [inputs[k]])
                 self.input_wires.add(inputs[k])
                 dom[k] = renamed
                 reads[k] = Read(tuple((pairs.get(n, n), e) for n, e in read.at), read.where)
@@ -126,13 +125,13 @@ class _Placing:
         """A gather with 0 for indices out of range, since the indices of a tile are not known to be in range."""
         op, dom = self.renamed(op, list(box.dom), inputs)
         element = dom[0].element if dom[0].element == "int" else "real"
-        zero = self.put(Box(Const(Fraction(0)), Ty(), Ty(ArrayType((), element))), ())
+        zero = self.add(Box(Const(Fraction(0)), Ty(), Ty(ArrayType((), element))), ())
         made, types = _at(op, dom, (), (), True)
         return Box(made, Ty(*types), box.cod, box.line), [inputs[0], zero, *inputs[1:]]
 
     def reads_inputs(self, op: View, inputs: Sequence[int]) -> bool:
         """Whether a view reads inputs, or arrays that are one number everywhere, only."""
-        return all(w in self.input_wires or self.number(w) is not False for w in inputs)
+        return all(w in self.input_wires or self.constant(w) is not False for w in inputs)
 
     def maker(self, wire: int) -> Node | None:
         """The node that makes a wire."""
@@ -148,7 +147,7 @@ class _Placing:
         zero: list[int] = []
         if not op.reads[0].where:
             element = dom[0].element if dom[0].element == "int" else "real"
-            zero = [self.put(Box(Const(Fraction(0)), Ty(), Ty(ArrayType((), element))), ())]
+            zero = [self.add(Box(Const(Fraction(0)), Ty(), Ty(ArrayType((), element))), ())]
         made, types = _at(op, dom, names, [self.axes[n] for n in names], bool(zero))
         count = len(op.reads)
         return (
@@ -159,8 +158,8 @@ class _Placing:
     def fold(self, box: Box, op: FoldOp, inputs: list[int]) -> tuple[Box, list[int]]:
         """A loop with views of its inputs; the positions become inputs of the loop."""
         states = op.state_count
-        given = [w in self.input_wires or self.number(w) is not False for w in inputs]
-        numbers = {k: value for k, w in enumerate(inputs) if not isinstance(value := self.number(w), bool)}
+        given = [w in self.input_wires or self.constant(w) is not False for w in inputs]
+        numbers = {k: value for k, w in enumerate(inputs) if not isinstance(value := self.constant(w), bool)}
         bodies = {"step": states, "state": 0, "bounds": 0, "is_live": 0}
         whole = {
             part: self._composed(body, {k + first: n for k, n in numbers.items()})
@@ -202,7 +201,7 @@ class _Placing:
         flat = inline(body)
         return of_graph(composed(flat.graph, set(self.axes), numbers), flat.cod, flat.names, flat.title)
 
-    def number(self, wire: int) -> Fraction | bool | None:
+    def constant(self, wire: int) -> Fraction | bool | None:
         """The number that a wire is everywhere (None: −∞); False where it is not constant."""
         made = self.maker(wire)
         while made is not None and isinstance(made.box.op, Rename):
@@ -218,8 +217,7 @@ class _Placing:
         count = len(body.dom)
         places = {n: count + k for k, n in enumerate(names)}
         moved = list(range(count))
-        nodes: list[Node] = []
-        total = count + len(more)
+        writer = GraphWriter((*body.dom, *more))
         for node in body.graph.nodes:
             box, inputs = node.box, [moved[w] for w in node.inputs]
             v = box.op
@@ -228,28 +226,21 @@ class _Placing:
                 zero: list[int] = []
                 if not v.reads[0].where:
                     element = box.dom[0].element if box.dom[0].element == "int" else "real"
-                    nodes.append(Node(Box(Const(Fraction(0)), Ty(), Ty(ArrayType((), element))), ()))
-                    zero, total = [total], total + 1
+                    zero = [writer.add(const_box(Fraction(0), element), ())]
                 made, types = _at(v, list(box.dom), mine, [self.axes[n] for n in mine], bool(zero))
                 k = len(v.reads)
                 inputs = [*inputs[:k], *zero, *inputs[k:], *(places[n] for n in mine)]
                 box = Box(made, Ty(*types), box.cod, box.line)
-            nodes.append(Node(box, tuple(inputs)))
-            moved.extend(range(total, total + len(box.cod)))
-            total += len(box.cod)
+            moved.extend(writer.made(box, inputs))
         given_names = body.input_names
         extra = tuple(f"index_{n}" for n in names)
-        graph = Graph(Ty(*body.dom, *more), tuple(nodes), tuple(moved[w] for w in body.graph.outputs))
+        graph = writer.graph(moved[w] for w in body.graph.outputs)
         return of_graph(graph, body.cod, (*given_names, *extra), body.title)
 
 
 def _maker(graph: Graph, wire: int) -> object:
-    count = len(graph.dom)
-    for node in graph.nodes:
-        if count <= wire < count + len(node.box.cod):
-            return node.box.op
-        count += len(node.box.cod)
-    return None
+    place = graph.makers()[wire]
+    return graph.nodes[place].box.op if place >= 0 else None
 
 
 def _fresh(name: str, taken: Collection[str]) -> str:
@@ -350,7 +341,7 @@ class _Wires:
         """The node that makes a wire."""
         return self.graph.nodes[self.maker[wire]] if self.maker[wire] >= 0 else None
 
-    def number(self, wire: int) -> Fraction | bool | None:
+    def constant(self, wire: int) -> Fraction | bool | None:
         """The number that a wire is everywhere (None: −∞); False where it is not constant."""
         node = self.node(wire)
         while node is not None and isinstance(node.box.op, Rename):
@@ -375,7 +366,7 @@ class _Wires:
         op = node.box.op
         if isinstance(op, View):
             count = len(op.reads)
-            fill = self.number(node.inputs[1]) if count == 2 else False
+            fill = self.constant(node.inputs[1]) if count == 2 else False
             if count > 2 or (count == 2 and (fill is False or op.reads[1].at)):
                 return None
             put: dict[object, Expr] = {("w", count + k): ("w", k) for k in range(len(node.inputs) - count)}
@@ -386,7 +377,7 @@ class _Wires:
             )
         if not isinstance(op, Reindex) or op.kind != "concat":
             return None
-        numbers = [self.number(w) for w in node.inputs]
+        numbers = [self.constant(w) for w in node.inputs]
         arrays = [k for k, n in enumerate(numbers) if n is False]
         if len(arrays) != 1 or len({n for n in numbers if n is not False}) != 1:
             return None
@@ -455,9 +446,7 @@ def _compose(outer: _Filled, inner: _Filled) -> _Filled | None:
 
 def _with(graph: Graph, place: int, made: _Filled, wires: _Wires) -> Graph:
     """The graph with another view at a place, without nodes that nothing reads any more."""
-    nodes: list[Node] = []
-    moved = list(range(len(graph.dom)))
-    total = len(graph.dom)
+    moved, writer = list(range(len(graph.dom))), GraphWriter(graph.dom)
     for k, node in enumerate(graph.nodes):
         box, inputs = node.box, [moved[w] for w in node.inputs]
         if k == place:
@@ -466,8 +455,7 @@ def _with(graph: Graph, place: int, made: _Filled, wires: _Wires) -> Graph:
             if made.fill is not False:
                 assert not isinstance(made.fill, bool)
                 number = const_box(made.fill, dom[0].element if dom[0].element == "int" else "real")
-                nodes.append(Node(number, ()))
-                fill, total = [total], total + 1
+                fill = [writer.add(number, ())]
                 dom.append(number.cod[0])
             count = len(dom)
             dom += [wires.types[w] for w in made.indices]
@@ -476,7 +464,5 @@ def _with(graph: Graph, place: int, made: _Filled, wires: _Wires) -> Graph:
             inputs = [moved[made.source], *fill, *(moved[w] for w in made.indices)]
             fits = _put(Read((), made.fits), put).where
             box = Box(View(made.index_axes, reads, fits), Ty(*dom), box.cod, box.line)
-        nodes.append(Node(box, tuple(inputs)))
-        moved.extend(range(total, total + len(box.cod)))
-        total += len(box.cod)
-    return reachable(Graph(graph.dom, tuple(nodes), tuple(moved[w] for w in graph.outputs)))
+        moved.extend(writer.made(box, inputs))
+    return writer.reachable(moved[w] for w in graph.outputs)

@@ -7,6 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 from catdiag.category.diagram import Node
+from catdiag.category.graph_writer import GraphWriter
 from catdiag.category.ops import (
     Box,
     Const,
@@ -29,7 +30,7 @@ from catdiag.category.scalars import Cast, ScalarFunction
 from catdiag.category.types import ArrayType, Axis, Size, Ty
 
 
-class HashConsedGraph:
+class HashConsedGraph(GraphWriter):
     """Wires and the boxes that make them; wire numbers are a topological order.
 
     `types` has the type of each wire. `late` says whether a wire depends on a marked one (a reduction over the streamed
@@ -42,14 +43,11 @@ class HashConsedGraph:
     """
 
     def __init__(self, dom: Ty) -> None:
-        self.dom = dom
-        self.types: list[ArrayType] = list(dom)
-        self.nodes: list[Node] = []
+        super().__init__(dom, shared=True)
         self.first: list[int] = []
         self.maker: list[int] = [-1] * len(dom)
         self.late: list[bool] = [False] * len(dom)
         self.positive: list[bool] = [False] * len(dom)
-        self._known: dict[tuple[Box, tuple[int, ...]], int] = {}
 
     # -- reading ------------------------------------------------------------------------------
 
@@ -99,25 +97,17 @@ class HashConsedGraph:
 
     def add(self, box: Box, inputs: Sequence[int]) -> int:
         """The first output wire of a box on these inputs; the others follow it."""
-        key = (box, tuple(inputs))
-        if key in self._known:
-            return self._known[key]
-        first = len(self.types)
-        self.nodes.append(Node(box, tuple(inputs)))
-        self.first.append(first)
-        late = any(self.late[w] for w in inputs)
-        positive = self._is_positive(box, inputs)
-        for ty in box.cod:
-            self.types.append(ty)
-            self.maker.append(len(self.nodes) - 1)
-            self.late.append(late)
-            self.positive.append(positive)
-        self._known[key] = first
+        first, count = super().add(box, inputs), len(box.cod)
+        if len(self.nodes) > len(self.first):
+            self.first.append(first)
+            self.maker += [len(self.nodes) - 1] * count
+            self.late += [any(self.late[w] for w in inputs)] * count
+            self.positive += [self._is_positive(box, inputs)] * count
         return first
 
     def known(self, fn: ScalarFunction, *wires: int) -> int | None:
         """The wire of a scalar function of wires, if it is in the graph already."""
-        return self._known.get((map_box(fn, [self.types[w] for w in wires]), wires))
+        return (self.shared or {}).get((map_box(fn, [self.types[w] for w in wires]), wires))
 
     def mark(self, wire: int) -> None:
         """Marks a wire as late; to be called before anything is computed from it."""
@@ -151,10 +141,6 @@ class HashConsedGraph:
         old = self.types[wire]
         new = ArrayType(tuple(Axis(pairs[a.name], a.size) if a.name in pairs else a for a in old.axes), old.element)
         return self.add(Box(Rename(mine), Ty(old), Ty(new)), (wire,))
-
-    def cast(self, wire: int, ty: ArrayType) -> int:
-        """The wire with the layout and element type of `ty`: transposed, and broadcast along axes that it lacks."""
-        return wire if self.types[wire] == ty else self.add(Box(Rename(), Ty(self.types[wire]), Ty(ty)), (wire,))
 
     def substitute(self, wire: int, change: Mapping[int, int], stop: Iterable[int] = ()) -> int:
         """The wire recomputed with other wires in place of some; wires behind `stop` are left as they are."""

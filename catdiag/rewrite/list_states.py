@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from fractions import Fraction
 from typing import TypeAlias
 
-from catdiag.category.diagram import Diagram, Graph, Node, of_graph, reachable
+from catdiag.category.diagram import Diagram, Graph, of_graph, reachable
+from catdiag.category.graph_writer import GraphWriter, part_of
 from catdiag.category.index_maps import Read, View, plus
-from catdiag.category.ops import Box, FoldOp, GroupOp, Rename, const_box, map_box, reindex_box
-from catdiag.category.scalars import ScalarFunction
+from catdiag.category.ops import Box, FoldOp, GroupOp, reindex_box
 from catdiag.category.substitution import inline
 from catdiag.category.types import ArrayType, Axis, Size, Ty, show_size
 from catdiag.rewrite.local_sizes import sizes_in
@@ -50,7 +49,7 @@ def unrolled(diagram: Diagram) -> Diagram:
 
 def _with(diagram: Diagram, instead: Instead) -> Diagram:
     made = Assembly(diagram.dom.arrays)
-    outputs = made.put(diagram, range(len(diagram.dom)), instead)[1]
+    outputs = made.run(diagram, range(len(diagram.dom)), instead)[1]
     return made.diagram(outputs, diagram.input_names, diagram.title)
 
 
@@ -76,21 +75,12 @@ def on_arbitrary_inputs(around: Diagram, place: int) -> Diagram | None:
     read = [w for w in dict.fromkeys(node.inputs) if not constant[w]]
     if all(w < count for w in read):
         return None
-    now = {w: k for k, w in enumerate(read)}
-    nodes, made = list[Node](), len(read)
-    for other in graph.nodes[:place]:
-        wires = range(count, count + len(other.box.cod))
-        count += len(other.box.cod)
-        if all(constant[w] for w in other.inputs):
-            now.update(zip(wires, range(made, made + len(wires)), strict=True))
-            made += len(wires)
-            nodes.append(Node(other.box, tuple(now[w] for w in other.inputs)))
-    nodes.append(Node(node.box, tuple(now[w] for w in node.inputs)))
-    dom = Ty(*(node.box.dom[node.inputs.index(w)] for w in read))
-    outputs = tuple(range(made, made + len(node.box.cod)))
+    places = [k for k, other in enumerate(graph.nodes[:place]) if all(constant[w] for w in other.inputs)]
+    first = graph.first_wires()[place]
+    part = part_of(graph, [*places, place], read, range(first, first + len(node.box.cod)))
     assert isinstance(node.box.op, FoldOp)
     names = tuple(node.box.op.state.input_names[node.inputs.index(w)] for w in read)
-    return of_graph(Graph(dom, tuple(nodes), outputs), node.box.cod, names, node.box.op.state.title)
+    return of_graph(part, node.box.cod, names, node.box.op.state.title)
 
 
 def is_splittable(box: Box) -> bool:
@@ -104,33 +94,10 @@ def _sizes(box: Box) -> dict[str, Size]:
     return {axis.name: axis.size for ty in box.dom for axis in ty.axes}
 
 
-class Assembly:
+class Assembly(GraphWriter):
     """A diagram under construction, composed of other diagrams."""
 
-    def __init__(self, dom: Sequence[ArrayType]) -> None:
-        self.dom = tuple(dom)
-        self.types = list(dom)
-        self.nodes: list[Node] = []
-
-    def add(self, box: Box, inputs: Sequence[int]) -> int:
-        """The first output of a box."""
-        self.nodes.append(Node(box, tuple(inputs)))
-        self.types.extend(box.cod)
-        return len(self.types) - len(box.cod)
-
-    def map(self, fn: ScalarFunction, *wires: int) -> int:
-        """A scalar function."""
-        return self.add(map_box(fn, [self.types[w] for w in wires]), wires)
-
-    def number(self, value: int) -> int:
-        """A constant."""
-        return self.add(const_box(Fraction(value)), ())
-
-    def cast(self, wire: int, ty: ArrayType) -> int:
-        """The wire in another layout and element type, broadcast along axes that it lacks."""
-        return wire if self.types[wire] == ty else self.add(Box(Rename(), Ty(self.types[wire]), Ty(ty)), (wire,))
-
-    def put(
+    def run(
         self, diagram: Diagram, inputs: Sequence[int], instead: Instead = lambda _: None
     ) -> tuple[list[int], list[int]]:
         """Adds a copy of a diagram on some wires. Gives the wire of each of its wires, and those of its outputs.
@@ -143,17 +110,15 @@ class Assembly:
             args = [now[w] for w in node.inputs]
             body = instead(node.box)
             if body is None:
-                first = self.add(node.box, args)
-                now.extend(range(first, first + len(node.box.cod)))
+                now.extend(self.made(node.box, args))
             else:
-                made = self.put(body, args)[1]
+                made = self.run(body, args)[1]
                 now.extend(self.cast(w, ty) for w, ty in zip(made, node.box.cod, strict=True))
         return now, [now[w] for w in graph.outputs]
 
     def diagram(self, outputs: Sequence[int], names: tuple[str, ...], title: str) -> Diagram:
         """The diagram built so far, without boxes that reach no output."""
-        graph = reachable(Graph(Ty(*self.dom), tuple(self.nodes), tuple(outputs)))
-        return of_graph(graph, Ty(*(self.types[w] for w in outputs)), names, title)
+        return of_graph(self.reachable(outputs), Ty(*(self.types[w] for w in outputs)), names, title)
 
 
 class ListParts:
@@ -198,7 +163,7 @@ class ListParts:
         )
         self.assembly = Assembly(before.dom.arrays)
         self.names = around.input_names
-        self.lists = self.assembly.put(before, range(len(before.dom)))[1]
+        self.lists = self.assembly.run(before, range(len(before.dom)))[1]
         self.inputs = [[self._part(w, k) for w in self.lists] for k in range(len(self.sizes))]
 
     def _part(self, wire: int, part: int) -> int:
@@ -237,26 +202,26 @@ class ListParts:
 
     def unit(self) -> list[int]:
         """The state of the empty list."""
-        return self.assembly.put(self.body(self.op.unit), ())[1]
+        return self.assembly.run(self.body(self.op.unit), ())[1]
 
     def state(self, part: int) -> list[int]:
         """The state of a part."""
-        return self.assembly.put(self.body(self.op.state, part), self.inputs[part])[1]
+        return self.assembly.run(self.body(self.op.state, part), self.inputs[part])[1]
 
     def whole_state(self) -> list[int]:
         """The state of the whole list; empty where there are arbitrary parts only."""
         if not self.lists:
             return []
         body = resized(self.op.state, {**self.put, self.op.block: self._start(len(self.sizes))})
-        return self.assembly.put(body, self.lists)[1]
+        return self.assembly.run(body, self.lists)[1]
 
     def step(self, states: Sequence[int], part: int) -> tuple[list[int], list[int]]:
         """One iteration of the loop with a part as its block: the wires of the body, and the new states."""
-        return self.assembly.put(self.body(self.op.step, part), [*states, *self.inputs[part]])
+        return self.assembly.run(self.body(self.op.step, part), [*states, *self.inputs[part]])
 
     def merge(self, left: Sequence[int], right: Sequence[int]) -> tuple[list[int], list[int]]:
         """The state of two concatenated lists: the wires of the merge, and the states."""
-        return self.assembly.put(self.body(self.op.merge), [*left, *right])
+        return self.assembly.run(self.body(self.op.merge), [*left, *right])
 
 
 def resized_type(ty: ArrayType, symbol: str, size: Size) -> ArrayType:

@@ -198,7 +198,7 @@ def _positive(flat: Diagram, wire: int, claims: Claims) -> Verdict:
 def _positive_where_defined(flat: Diagram, wire: int, claims: Claims) -> Verdict:
     """The verdict on the claim that a divisor is above 0 wherever the program is defined."""
     assembly = Assembly(flat.dom.arrays)
-    now, outputs = assembly.put(flat, range(len(flat.dom)), _state_of)
+    now, outputs = assembly.run(flat, range(len(flat.dom)), _state_of)
     claim = assembly.map("lt", assembly.number(0), now[wire])
     forms, names, title = [Form(claim)], flat.input_names, "0 < divisor"
     # Where the program is defined, the divisor is not 0. Quick proofs are tried before slow ones.

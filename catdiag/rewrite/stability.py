@@ -231,7 +231,7 @@ def _around(flat: Diagram, claims: Claims) -> Iterator[Exponential]:
     said = wires_of(flat, loop_names(flat))
     for wire, node in _exponentials(flat):
         assembly = Assembly(flat.dom.arrays)
-        now, outputs = assembly.put(flat, range(len(flat.dom)), lambda box: on_whole_axes(box) if _loops(box) else None)
+        now, outputs = assembly.run(flat, range(len(flat.dom)), lambda box: on_whole_axes(box) if _loops(box) else None)
         reading = _StabilityAnalysis(assembly, graph, now, said, None)
         verdict = reading.verdict(wire, claims, flat.input_names, claims.assume, outputs)
         where = "program" if not loops else "after the loop" if late[wire] else "before the loop"

@@ -14,6 +14,7 @@ from fractions import Fraction
 
 from catdiag.category.diagram import Diagram, Graph, Node, of_box, of_graph, reachable
 from catdiag.category.flat_substitution import replaced
+from catdiag.category.graph_writer import GraphWriter
 from catdiag.category.ops import Box, FoldOp, GroupOp, Index, Rename, const_box, index_box, map_box
 from catdiag.category.resizing import resize
 from catdiag.category.substitution import inline
@@ -54,10 +55,8 @@ def as_loops(box: Box) -> Diagram:
     assert isinstance(op, GroupOp)
     graph = inline(op.body).graph
     lacking = op.accumulated()
-    nodes: list[Node] = []
+    writer = GraphWriter(box.dom)
     outputs: dict[int, int] = {}
-    count = len(box.dom)
-    types = list(box.dom)
     makers, first = graph.makers(), graph.first_wires()
     emitting = [_emitting(graph, makers, first, w) for w in graph.outputs]
     for axes, loop in dict.fromkeys(zip(lacking, emitting, strict=True)):
@@ -68,19 +67,12 @@ def as_loops(box: Box) -> Diagram:
         inputs = list(range(len(box.dom)))
         for axis, _ in tiles:  # the positions along an axis that is tiled here only
             size = graph.nodes[loop].box.size_of(axis)
-            nodes.append(Node(index_box(Axis(axis, size)), ()))
-            types.append(nodes[-1].box.cod[0])
-            inputs.append(count)
+            inputs.append(writer.add(index_box(Axis(axis, size)), ()))
             body = _reading_positions(body, axis)
-            count += 1
-        around = Box(op, Ty(*(types[w] for w in inputs)), box.cod, box.line)
+        around = Box(op, Ty(*(writer.types[w] for w in inputs)), box.cod, box.line)
         made = _class_box(around, op, body, axes, Ty(*(box.cod[k] for k in places)), tiles)
-        nodes.append(Node(made, tuple(inputs)))
-        types += made.cod
-        outputs.update(zip(places, range(count, count + len(places)), strict=True))
-        count += len(places)
-    whole = Graph(box.dom, tuple(nodes), tuple(outputs[k] for k in range(len(box.cod))))
-    return of_graph(whole, box.cod)
+        outputs.update(zip(places, writer.made(made, inputs), strict=True))
+    return of_graph(writer.graph(outputs[k] for k in range(len(box.cod))), box.cod)
 
 
 def _emitting(graph: Graph, makers: Sequence[int], first: Sequence[int], wire: int) -> int:
@@ -122,19 +114,13 @@ def _reading_positions(body: Diagram, axis: str) -> Diagram:
     graph = inline(body).graph
     size = next((a.size for ty in graph.wire_types() for a in ty.axes if a.name == axis), axis)
     position = index_box(Axis(axis, size)).cod[0]
-    dom = Ty(*graph.dom, position)
-    place = list(range(len(graph.dom)))
-    nodes: list[Node] = []
-    count = len(dom)
+    place, writer = list(range(len(graph.dom))), GraphWriter((*graph.dom, position))
     for node in graph.nodes:
         if isinstance(node.box.op, Index) and node.box.op.axis == axis:
             place.append(len(graph.dom))
-            continue
-        nodes.append(Node(node.box, tuple(place[w] for w in node.inputs)))
-        place += range(count, count + len(node.box.cod))
-        count += len(node.box.cod)
-    made = Graph(dom, tuple(nodes), tuple(place[w] for w in graph.outputs))
-    return of_graph(made, body.cod, (*body.input_names, f"{axis}__at"))
+        else:
+            place.extend(writer.made(node.box, [place[w] for w in node.inputs]))
+    return of_graph(writer.graph(place[w] for w in graph.outputs), body.cod, (*body.input_names, f"{axis}__at"))
 
 
 def _class_box(

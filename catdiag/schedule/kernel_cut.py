@@ -7,10 +7,11 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from catdiag.category.diagram import Graph, Node
+from catdiag.category.diagram import Graph
+from catdiag.category.graph_writer import GraphWriter
 from catdiag.category.integer_polynomial import IntPolynomial
 from catdiag.category.ops import Box, FoldOp, GroupOp
-from catdiag.category.types import ArrayType, Ty
+from catdiag.category.types import ArrayType
 from catdiag.schedule.contractions import Loop
 from catdiag.schedule.gathers import gathered
 from catdiag.schedule.live_ranges import final_reshapes, is_view, rematerialized, view_roots
@@ -122,21 +123,15 @@ def subgraph(
             source = w if free[w] else root[w]
             if source not in inside:
                 outside.setdefault(source, len(outside))
-    local: dict[int, int] = dict(outside)
-    nodes: list[Node] = []
-    count = len(outside)
+    local, writer = dict(outside), GraphWriter(types[w] for w in outside)
     for p in places:
         node = graph.nodes[p]
         for w in node.inputs:
             if w not in local:  # a view that is made before these boxes, or between them
                 local[w] = local[root[w]]
-        nodes.append(Node(node.box, tuple(local[w] for w in node.inputs)))
-        for k in range(len(node.box.cod)):
-            local[first[p] + k] = count + k
-        count += len(node.box.cod)
+        local.update(enumerate(writer.made(node.box, [local[w] for w in node.inputs]), first[p]))
     ends = [w for w in sorted(inside) if w in leaving and not free[w]]
-    dom = Ty(*(types[w] for w in outside))
-    return KernelGraph(Graph(dom, tuple(nodes), tuple(local[w] for w in ends)), list(outside), ends, places)
+    return KernelGraph(writer.graph(local[w] for w in ends), list(outside), ends, places)
 
 
 def reshaped_results(graph: Graph, calls: Collection[int] = ()) -> dict[int, tuple[int, list[Box]]]:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from catdiag.category.diagram import Diagram, Graph, Node, needed, of_box, of_graph, reachable
+from catdiag.category.graph_writer import GraphWriter
 from catdiag.category.ops import Box, Call, FoldOp, GroupOp, Reduce, Reindex, View, bodies
 from catdiag.category.resizing import resize
 from catdiag.category.substitution import inline
@@ -177,17 +178,12 @@ def merging_loop(op: FoldOp, box: Box, loop: SplitLoop) -> Box:
     states = box.cod
     one = [ArrayType((Axis(loop.parts, 1), *t.axes), t.element) for t in states]
     count = len(states)
-    nodes = [
-        Node(Box(Reduce("any" if t.element == "bool" else "max", loop.parts), Ty(o), Ty(t)), (count + k,))
+    writer = GraphWriter((*states, *one))
+    read = [
+        writer.add(Box(Reduce("any" if t.element == "bool" else "max", loop.parts), Ty(o), Ty(t)), (count + k,))
         for k, (o, t) in enumerate(zip(one, states, strict=True))
     ]
-    names = [*range(count), *range(2 * count, 3 * count)]
-    merge = inline(op.merge).graph
-    for n in merge.nodes:
-        start = 2 * count + sum(len(m.box.cod) for m in nodes)
-        nodes.append(Node(n.box, tuple(names[w] for w in n.inputs)))
-        names.extend(range(start, start + len(n.box.cod)))
-    step = of_graph(Graph(states @ Ty(*one), tuple(nodes), tuple(names[w] for w in merge.outputs)), states)
+    step = of_graph(writer.graph(writer.put(inline(op.merge).graph, [*range(count), *read])), states)
     fold = FoldOp(loop.parts, loop.single[1], op.unit, step, op.merge, op.state, op.components)
     return Box(fold, Ty(*(ArrayType((Axis(loop.parts), *t.axes), t.element) for t in states)), states, box.line)
 

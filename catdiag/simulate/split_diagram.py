@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from catdiag.category.diagram import Diagram, Graph, Node, of_box, of_graph
 from catdiag.category.functor import weave
+from catdiag.category.graph_writer import GraphWriter
 from catdiag.category.index_maps import Reindex, read_off
 from catdiag.category.ops import (
     Box,
@@ -21,7 +22,6 @@ from catdiag.category.ops import (
     Rename,
     SizeOf,
     index_box,
-    map_box,
     reduce_box,
     reindex_box,
     size_box,
@@ -78,17 +78,10 @@ def _with_positions(body: Graph, axis: Axis) -> Graph:
     count, index_boxes = len(body.dom), [k for k, n in enumerate(body.nodes) if n.box.op == Index(axis.name)]
     if not index_boxes:
         return body
-    names = list(range(count))
-    nodes: list[Node] = []
+    names, writer = list(range(count)), GraphWriter((*body.dom, ArrayType((axis,), "int")))
     for k, n in enumerate(body.nodes):
-        if k in index_boxes:
-            names.append(count)
-            continue
-        start = count + 1 + sum(len(m.box.cod) for m in nodes)
-        nodes.append(Node(n.box, tuple(names[w] for w in n.inputs)))
-        names.extend(range(start, start + len(n.box.cod)))
-    dom = Ty(*body.dom, ArrayType((axis,), "int"))
-    return Graph(dom, tuple(nodes), tuple(names[w] for w in body.outputs))
+        names.extend([count] if k in index_boxes else writer.made(n.box, [names[w] for w in n.inputs]))
+    return writer.graph(names[w] for w in body.outputs)
 
 
 @dataclass
@@ -118,15 +111,11 @@ def _within(op: FoldOp, axis_size: Size, extent: Diagram, inputs: Sequence[int],
         return size_box(size)
 
     here = inputs.index(positions)
-    count = len(flat.graph.wire_types())
-    first = reduce_box("min", op.axis, flat.dom[here])
-    nodes = [*(Node(whole(n.box), n.inputs) for n in flat.graph.nodes), Node(first, (here,))]
-    outputs = []
-    for k, w in enumerate(flat.graph.outputs):
-        shifted = map_box("sub", [flat.cod[k], first.cod[0]])
-        nodes.append(Node(shifted, (w, count)))
-        outputs.append(count + 1 + k)
-    return of_graph(Graph(flat.dom, tuple(nodes), tuple(outputs)), None, flat.names)
+    writer = GraphWriter(flat.dom)
+    for n in flat.graph.nodes:
+        writer.add(whole(n.box), n.inputs)
+    first = writer.add(reduce_box("min", op.axis, flat.dom[here]), (here,))
+    return of_graph(writer.graph([writer.map("sub", w, first) for w in flat.graph.outputs]), None, flat.names)
 
 
 def _split(body: Graph, tiles: Mapping[str, str], positions: int | None) -> tuple[_SplitKernels, SplitLoop]:
@@ -145,31 +134,16 @@ def _split(body: Graph, tiles: Mapping[str, str], positions: int | None) -> tupl
     return _SplitKernels(saving, of_graph(split.merging), split.along), split.loop
 
 
-class _KernelWriter:
-    """A graph under construction."""
-
-    def __init__(self, dom: Ty) -> None:
-        self.dom = dom
-        self.types = list(dom)
-        self.nodes: list[Node] = []
-
-    def add(self, box: Box, inputs: Sequence[int]) -> range:
-        """Adds a box; returns the wires that it makes."""
-        self.nodes.append(Node(box, tuple(inputs)))
-        self.types.extend(box.cod)
-        return range(len(self.types) - len(box.cod), len(self.types))
-
-    def parts_of(self, wire: int, loop: SplitLoop) -> int:
-        """An array with an axis split into parts, and the parts' axis first."""
-        ty = self.types[wire]
-        whole = product(Axis(loop.parts), Axis(loop.axis, loop.length))
-        named = ArrayType(tuple(whole if a.name == loop.axis else a for a in ty.axes), ty.element)
-        (wire,) = self.add(Box(Rename(((loop.axis, whole.name),)), Ty(ty), Ty(named)), (wire,))
-        (wire,) = self.add(reindex_box(Reindex("split", whole), [named]), (wire,))
-        split = self.types[wire]
-        first = sorted(split.axes, key=lambda a: a.name != loop.parts)
-        (wire,) = self.add(Box(Rename(), Ty(split), Ty(ArrayType(tuple(first), split.element))), (wire,))
-        return wire
+def _parts_of(writer: GraphWriter, wire: int, loop: SplitLoop) -> int:
+    """An array with an axis split into parts, and the parts' axis first."""
+    ty = writer.types[wire]
+    whole = product(Axis(loop.parts), Axis(loop.axis, loop.length))
+    named = ArrayType(tuple(whole if a.name == loop.axis else a for a in ty.axes), ty.element)
+    wire = writer.add(Box(Rename(((loop.axis, whole.name),)), Ty(ty), Ty(named)), (wire,))
+    wire = writer.add(reindex_box(Reindex("split", whole), [named]), (wire,))
+    split = writer.types[wire]
+    first = sorted(split.axes, key=lambda a: a.name != loop.parts)
+    return writer.add(Box(Rename(), Ty(split), Ty(ArrayType(tuple(first), split.element))), (wire,))
 
 
 def _read(diagram: Diagram) -> list[int]:
@@ -192,7 +166,7 @@ def _taking(diagram: Diagram, used: Sequence[int]) -> Diagram:
 
 
 def _saved(
-    writer: _KernelWriter,
+    writer: GraphWriter,
     kernels: _SplitKernels,
     loop: SplitLoop,
     wires: Sequence[int],
@@ -202,14 +176,14 @@ def _saved(
 ) -> list[int]:
     """Adds the kernel that saves the states of the parts; returns its outputs."""
     used = _read(kernels.saving)
-    args = [writer.parts_of(wires[k], loop) if kernels.along[k] else wires[k] for k in used]
+    args = [_parts_of(writer, wires[k], loop) if kernels.along[k] else wires[k] for k in used]
     known = {**sizes, loop.parts: Axis(loop.parts)}
     cod = [ArrayType(tuple(known.get(a.name, a) for a in t.axes), t.element) for t in kernels.saving.cod]
     # A part is not repeated for a grouped axis that neither an input nor a state has.
     had = {n for t in (*(writer.types[w] for w in args), *cod) for n in t.names}
     own = tuple((axis, symbol) for axis, symbol in tiles if axis in had)
     group = GroupOp((*own, (loop.parts, loop.single[0])), _taking(kernels.saving, used))
-    return list(writer.add(Box(group, Ty(*(writer.types[w] for w in args)), Ty(*cod), line), args))
+    return list(writer.made(Box(group, Ty(*(writer.types[w] for w in args)), Ty(*cod), line), args))
 
 
 def _grouped(flat: Diagram, place: int, op: GroupOp) -> TwoKernels:
@@ -220,23 +194,23 @@ def _grouped(flat: Diagram, place: int, op: GroupOp) -> TwoKernels:
     body = _with_positions(bare, axis)
     kernels, loop = _split(body, dict(op.tiles), len(bare.dom) if body is not bare else None)
     sizes = {a.name: a for t in (*node.box.dom, *node.box.cod) for a in t.axes if a.name in dict(op.tiles)}
-    writer = _KernelWriter(flat.dom)
+    writer = GraphWriter(flat.dom)
     names = list(range(len(flat.dom)))
     first = 0
     for k, n in enumerate(flat.graph.nodes):
         inputs = [names[w] for w in n.inputs]
         if k != place:
-            names.extend(writer.add(n.box, inputs))
+            names.extend(writer.made(n.box, inputs))
             continue
         if body is not bare:
-            inputs.extend(writer.add(index_box(axis), ()))
+            inputs.extend(writer.made(index_box(axis), ()))
         states = _saved(writer, kernels, loop, inputs, op.tiles, sizes, n.box.line)
         first = len(writer.nodes) - 1
         used = _read(kernels.merging)
         args = [[*inputs, *states][w] for w in used]
         group = replace(op, body=_taking(kernels.merging, used))
-        names.extend(writer.add(Box(group, Ty(*(writer.types[w] for w in args)), n.box.cod, n.box.line), args))
-    graph = Graph(flat.dom, tuple(writer.nodes), tuple(names[w] for w in flat.graph.outputs))
+        names.extend(writer.made(Box(group, Ty(*(writer.types[w] for w in args)), n.box.cod, n.box.line), args))
+    graph = writer.graph(names[w] for w in flat.graph.outputs)
     return TwoKernels(of_graph(graph, flat.cod, flat.names, flat.title), loop, first)
 
 
@@ -245,15 +219,13 @@ def _bare(flat: Diagram, place: int) -> TwoKernels:
     axis = _axis(flat.graph)
     body = _with_positions(flat.graph, axis)
     kernels, loop = _split(body, {}, len(flat.dom) if body is not flat.graph else None)
-    writer = _KernelWriter(flat.dom)
+    writer = GraphWriter(flat.dom)
     inputs = list(range(len(flat.dom)))
     if body is not flat.graph:
-        inputs.extend(writer.add(index_box(axis), ()))
+        inputs.extend(writer.made(index_box(axis), ()))
     states = _saved(writer, kernels, loop, inputs, (), {}, flat.graph.nodes[place].box.line)
     first = len(writer.nodes) - 1
     names = [*inputs, *states]
     merging = kernels.merging.graph
-    for n in merging.nodes:
-        names.extend(writer.add(n.box, [names[w] for w in n.inputs]))
-    graph = Graph(flat.dom, tuple(writer.nodes), tuple(names[w] for w in merging.outputs))
+    graph = writer.graph(writer.put(merging, names))
     return TwoKernels(of_graph(graph, flat.cod, flat.names, flat.title), loop, first)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from itertools import accumulate, pairwise
 
 from catdiag.category.diagram import Diagram, Graph, Node, of_graph
+from catdiag.category.graph_writer import GraphWriter
 from catdiag.category.ops import Box, bodies, with_bodies
 from catdiag.category.substitution import call
 from catdiag.category.types import Ty
@@ -137,8 +138,7 @@ def _cut(diagram: Diagram, cuts: Sequence[int], spans: Sequence[tuple[int, int]]
             leaving[part_of[w - first]][w] = None
     known: dict[Diagram, Diagram] = {}
     at = {w: w for w in range(first)}  # the wires of arrays in the diagram of parts
-    nodes: list[Node] = []
-    count = first
+    writer = GraphWriter(graph.dom)
     for (a, b), (low, high), left in zip(pairwise(cuts), spans, leaving, strict=True):
         entering = dict.fromkeys(w for node in graph.nodes[a:b] for w in node.inputs if w < starts[a])
         own = {w: k for k, w in enumerate([*entering, *range(starts[a], starts[b])])}
@@ -147,11 +147,8 @@ def _cut(diagram: Diagram, cuts: Sequence[int], spans: Sequence[tuple[int, int]]
         body = of_graph(Graph(Ty(*(types[w] for w in entering)), inside, tuple(own[w] for w in results)))
         if body not in known:
             known[body] = call(f"part {low}" if low == high else f"parts {low} to {high}", body)
-        nodes.append(Node(known[body].boxes[0], tuple(at[w] for w in entering)))
-        at.update(zip(results, range(count, count + len(results)), strict=True))
-        count += len(results)
-    outputs = tuple(at[w] for w in graph.outputs)
-    return of_graph(Graph(graph.dom, tuple(nodes), outputs), diagram.cod, diagram.names, diagram.title)
+        at.update(zip(results, writer.made(known[body].boxes[0], [at[w] for w in entering]), strict=True))
+    return of_graph(writer.graph(at[w] for w in graph.outputs), diagram.cod, diagram.names, diagram.title)
 
 
 def _with(node: Node, done: dict[int, Diagram]) -> Box:

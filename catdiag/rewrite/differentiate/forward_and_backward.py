@@ -13,7 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from catdiag.category.diagram import Diagram, Graph, Node, of_graph
+from catdiag.category.diagram import Diagram, of_graph
+from catdiag.category.graph_writer import GraphWriter
 from catdiag.category.ops import Einsum
 from catdiag.category.types import ArrayType
 from catdiag.kernel.terms import KernelError
@@ -171,20 +172,10 @@ def _composed(
 ) -> Diagram:
     """The backward pass after the forward pass, of the type of `both`."""
     count, results = len(forward.dom), len(both.cod) - len(backward.cod)
-    wires = [*range(count)]
-    nodes: list[Node] = []
-
-    def run(diagram: Diagram, given: Sequence[int]) -> list[int]:
-        local, first = list(given), len(both.dom) + sum(len(node.box.cod) for node in nodes)
-        for node in diagram.graph.nodes:
-            nodes.append(Node(node.box, tuple(local[w] for w in node.inputs)))
-            local += range(first, first + len(node.box.cod))
-            first += len(node.box.cod)
-        return [local[w] for w in diagram.graph.outputs]
-
-    made = run(forward, wires)
-    pulled = run(backward, [*reads, *(made[k] for k in saved), *range(count, len(both.dom))])
-    return of_graph(Graph(both.dom, tuple(nodes), (*made[:results], *pulled)), both.cod, both.names)
+    writer = GraphWriter(both.dom)
+    made = writer.put(forward.graph, range(count))
+    pulled = writer.put(backward.graph, [*reads, *(made[k] for k in saved), *range(count, len(both.dom))])
+    return of_graph(writer.graph((*made[:results], *pulled)), both.cod, both.names)
 
 
 def _through_results(graph: HashConsedGraph, results: Sequence[int], roots: Sequence[int]) -> list[int]:

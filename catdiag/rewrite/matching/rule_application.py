@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from catdiag.category.diagram import Diagram, Graph, Node, of_graph
+from catdiag.category.diagram import Diagram, Graph, of_graph
+from catdiag.category.graph_writer import GraphWriter
 from catdiag.category.integer_polynomial import IntPolynomial
 from catdiag.category.ops import Box, Call, Generic, Map, bodies
 from catdiag.category.scalars import Apply
@@ -286,10 +287,8 @@ def _pattern(graph: Graph) -> tuple[Graph, bool]:
 
     They are not ignored where the left side has transpositions inside, since the rule is then about them.
     """
-    first = len(graph.dom)
     dropped: dict[int, int] = {}
-    count = first
-    nodes: list[Node] = []
+    count = len(graph.dom)
     for node in graph.nodes:
         if only_layout(node.box):
             dropped[count] = node.inputs[0]
@@ -297,16 +296,11 @@ def _pattern(graph: Graph) -> tuple[Graph, bool]:
     read = {w for node in graph.nodes for w in node.inputs}
     if any(w in read for w in dropped) or not any(node.inputs and not only_layout(node.box) for node in graph.nodes):
         return graph, False
-    names = list(range(first))
-    count = first
+    names, writer = list(range(len(graph.dom))), GraphWriter(graph.dom)
     for node in graph.nodes:
-        if only_layout(node.box):
-            names.append(names[node.inputs[0]])
-            continue
-        nodes.append(Node(node.box, tuple([names[w] for w in node.inputs])))
-        names.extend(range(count, count + len(node.box.cod)))
-        count += len(node.box.cod)
-    return Graph(graph.dom, tuple(nodes), tuple([names[w] for w in graph.outputs])), True
+        inputs = [names[w] for w in node.inputs]
+        names.extend(inputs if only_layout(node.box) else writer.made(node.box, inputs))
+    return writer.graph(names[w] for w in graph.outputs), True
 
 
 def _size(data: Any) -> Size:

@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from catdiag.category.diagram import Diagram, Graph, Node, reachable
+from catdiag.category.diagram import Diagram, Graph, Node
 from catdiag.category.functor import broadcast
-from catdiag.category.ops import NESTING, Box, Call, Const, FoldOp, Generic, GroupOp, Map, Reduce, Rename
+from catdiag.category.graph_writer import GraphWriter
+from catdiag.category.ops import NESTING, Box, Call, Const, FoldOp, Generic, GroupOp, Map, Reduce
 from catdiag.category.traversal import all_boxes
 from catdiag.category.types import ArrayType, Axis, Ty, size_symbols, union
 from catdiag.rewrite.local_sizes import local_size
@@ -44,10 +45,9 @@ def opened(diagram: Diagram, keep: Callable[[Trail], bool] = lambda _: False) ->
     >>> opened(f >> call("inner", f >> g))[1]
     [(0,), (1, 0), (1, 1)]
     """
-    nodes: list[Node] = []
+    writer = GraphWriter(diagram.dom)
     trails: list[Trail] = []
-    count = len(diagram.dom)
-    frames: list[tuple[Graph, int, list[int], Trail]] = [(diagram.graph, 0, list(range(count)), ())]
+    frames: list[tuple[Graph, int, list[int], Trail]] = [(diagram.graph, 0, list(range(len(diagram.dom))), ())]
     while True:
         graph, place, names, trail = frames.pop()
         entered = False
@@ -59,15 +59,13 @@ def opened(diagram: Diagram, keep: Callable[[Trail], bool] = lambda _: False) ->
                 frames.append((node.box.op.body.graph, 0, wires, (*trail, k)))
                 entered = True
                 break
-            nodes.append(Node(node.box, tuple(wires)))
+            names.extend(writer.made(node.box, wires))
             trails.append((*trail, k))
-            names.extend(range(count, count + len(node.box.cod)))
-            count += len(node.box.cod)
         if entered:
             continue
         outputs = [names[w] for w in graph.outputs]
         if not frames:
-            return Graph(diagram.dom, tuple(nodes), tuple(outputs)), trails
+            return writer.graph(outputs), trails
         frames[-1][2].extend(outputs)
 
 
@@ -179,28 +177,20 @@ def _typed(made: Diagram, given: Sequence[ArrayType | None], wanted: Sequence[Ar
     source = made.graph
     old = source.wire_types()
     inputs = [ty if ty is not None else old[k] for k, ty in enumerate(given)]
-    types = list(inputs)
-    nodes: list[Node] = []
+    writer = GraphWriter(inputs)
+    types, cast = writer.types, writer.cast
     names = list(range(len(inputs)))
     target: dict[int, ArrayType] = {}
     for w, ty in zip(source.outputs, wanted, strict=True):
         if ty is not None and w >= len(inputs):
             target.setdefault(w, ty)
 
-    def put(box: Box, *wires: int) -> int:
-        nodes.append(Node(box, wires))
-        types.extend(box.cod)
-        return len(types) - len(box.cod)
-
-    def cast(w: int, ty: ArrayType) -> int:
-        return w if types[w] == ty else put(Box(Rename(), Ty(types[w]), Ty(ty)), w)
-
     needed = set(source.outputs).union(*(node.inputs for node in source.nodes))
     for k, ty in enumerate(given):
         if ty is None and k in needed:
             if inputs[k].element == "bool":
                 raise Clash(f"the left side does not say what input {made.input_names[k]} of the right side is")
-            zero = put(Box(Const(Fraction(0)), Ty(), Ty(ArrayType())))
+            zero = writer.add(Box(Const(Fraction(0)), Ty(), Ty(ArrayType())), ())
             names[k] = cast(zero, inputs[k])
     count = len(inputs)
     for node in source.nodes:
@@ -208,8 +198,7 @@ def _typed(made: Diagram, given: Sequence[ArrayType | None], wanted: Sequence[Ar
         outs = range(count, count + len(box.cod))
         count = outs.stop
         if isinstance(box.op, (*NESTING, Generic)):
-            first = put(box, *(cast(w, ty) for w, ty in zip(wires, box.dom, strict=True)))
-            names.extend(range(first, first + len(box.cod)))
+            names.extend(writer.made(box, [cast(w, ty) for w, ty in zip(wires, box.dom, strict=True)]))
             continue
         dom = Ty(*(types[w] for w in wires))
         cod = box.cod if dom == box.dom else Ty(*(ArrayType(t.axes, _element(box, dom, t.element)) for t in box.cod))
@@ -218,9 +207,9 @@ def _typed(made: Diagram, given: Sequence[ArrayType | None], wanted: Sequence[Ar
         if goal is not None and len(outs) == 1 and set(goal.names) == set(cod[0].names):
             cod = Ty(goal)
         moved = not only_layout(box) or dom != cod
-        names.append(put(Box(box.op, dom, cod, box.line), *wires) if moved else wires[0])
+        names.append(writer.add(Box(box.op, dom, cod, box.line), wires) if moved else wires[0])
     outputs = [cast(names[w], ty) for w, ty in zip(source.outputs, wanted, strict=True) if ty is not None]
-    return reachable(Graph(Ty(*inputs), tuple(nodes), tuple(outputs)))
+    return writer.reachable(outputs)
 
 
 def _laid_out(box: Box, dom: Ty, ty: ArrayType) -> ArrayType:
@@ -338,9 +327,8 @@ class _Splice:
             raise Cyclic
         now: dict[int, int] = {w: w for w in range(len(self.graph.dom))}
         outs_of: dict[int, list[int]] = {}
-        nodes: list[Node] = []
+        writer = GraphWriter(self.graph.dom)
         places: list[int] = []
-        count = len(self.graph.dom)
 
         def at(w: int) -> int:
             own, out = self.origin(w)
@@ -350,23 +338,16 @@ class _Splice:
             place, k = self.units[u]
             if k < 0:
                 node = self.graph.nodes[place]
-                nodes.append(Node(node.box, tuple([at(w) for w in node.inputs])))
+                made = writer.made(node.box, [at(w) for w in node.inputs])
                 places.append(place)
-                for w in self.site.outs(place):
-                    now[w] = count
-                    count += 1
+                now.update(zip(self.site.outs(place), made, strict=True))
                 continue
             inner = self.patches[k].graph
-            names = [at(w) if w >= 0 else -1 for w in self.patches[k].reads]
-            for node in inner.nodes:
-                nodes.append(Node(node.box, tuple([names[w] for w in node.inputs])))
-                places.append(-1)
-                names.extend(range(count, count + len(node.box.cod)))
-                count += len(node.box.cod)
-            outs_of[k] = [names[w] for w in inner.outputs]
+            outs_of[k] = writer.put(inner, [at(w) if w >= 0 else -1 for w in self.patches[k].reads])
+            places += [-1] * len(inner.nodes)
         instead = {outs_of[k][out]: w for w, (k, out) in self.replaced.items() if outs_of[k][out] >= 0}
         outputs = tuple([at(w) for w in self.graph.outputs])
-        return _swept(Graph(self.graph.dom, tuple(nodes), outputs), places, instead)
+        return _swept(writer.graph(outputs), places, instead)
 
 
 def _unread(graph: Graph) -> set[int]:

@@ -7,14 +7,15 @@ The equation is proved elsewhere, as for any rewrite: of a result that is emitte
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from catdiag.category.diagram import Diagram, Graph, Node, of_graph, reachable
+from catdiag.category.graph_writer import GraphWriter
 from catdiag.category.ops import Box, FoldOp, GroupOp
 from catdiag.category.resizing import resize
 from catdiag.category.substitution import inline
-from catdiag.category.types import ArrayType, Ty
+from catdiag.category.types import Ty
 from catdiag.rewrite.group import find
 from catdiag.rewrite.stream.fold_search import candidates
 from catdiag.rewrite.stream.loop_builder import Streamed
@@ -54,41 +55,13 @@ def _part(diagram: Diagram, outputs: Sequence[int]) -> Diagram:
     return of_graph(made, Ty(*(diagram.cod[k] for k in outputs)), diagram.input_names, diagram.title)
 
 
-@dataclass
-class _SharedBoxes:
-    """A graph under construction, in which equal boxes of the same inputs are one."""
-
-    types: list[ArrayType]
-    nodes: list[Node] = field(default_factory=list)
-    known: dict[tuple[Box, tuple[int, ...]], int] = field(default_factory=dict)
-
-    def put(self, box: Box, inputs: Sequence[int]) -> range:
-        """The wires of a box's results."""
-        key = box, tuple(inputs)
-        if key not in self.known:
-            self.known[key] = len(self.types)
-            self.nodes.append(Node(box, tuple(inputs)))
-            self.types.extend(box.cod)
-        return range(self.known[key], self.known[key] + len(box.cod))
-
-    def body(self, diagram: Diagram, inputs: Sequence[int], known: Mapping[int, int] | None = None) -> list[int]:
-        """The wires of a diagram's outputs, on some wires as inputs; `known` are wires of it that there are already."""
-        graph = inline(diagram).graph
-        wires = list(inputs)
-        for node in graph.nodes:
-            made = self.put(node.box, [wires[w] for w in node.inputs])
-            wires.extend((known or {}).get(len(wires) + k, w) for k, w in enumerate(made))
-        return [wires[w] for w in graph.outputs]
-
-
 def _joined(streamed: Diagram, place: int, mapped: Diagram, others: dict[int, int], count: int) -> tuple[Graph, FoldOp]:
     """The graph of a streamed diagram, whose loop is at `place`, that emits the results of `mapped`, a group of tiles
     of the axis. `others` says which of the `count` results are those of `streamed`."""
     graph = streamed.graph
-    whole = _SharedBoxes(list(graph.dom))
+    whole = GraphWriter(graph.dom, shared=True)
     wires: list[int] = list(range(len(graph.dom)))
-    for node in graph.nodes[:place]:
-        wires.extend(whole.put(node.box, [wires[w] for w in node.inputs]))
+    whole.copy(graph.nodes[:place], wires)
     outside = list(range(len(graph.dom)))
     tiled: Node | None = None
     for node in mapped.graph.nodes:
@@ -96,23 +69,22 @@ def _joined(streamed: Diagram, place: int, mapped: Diagram, others: dict[int, in
             tiled = Node(node.box, tuple(outside[w] for w in node.inputs))
             outside.extend([-1] * len(node.box.cod))
         else:
-            outside.extend(whole.put(node.box, [outside[w] for w in node.inputs]))
+            outside.extend(whole.made(node.box, [outside[w] for w in node.inputs]))
     assert tiled is not None
     loop = graph.nodes[place]
     fold, inputs = _emitting(whole, loop, [wires[w] for w in loop.inputs], tiled)
     dom = Ty(*(whole.types[w] for w in inputs))
     states = fold.op.state_count if isinstance(fold.op, FoldOp) else 0
-    made = whole.put(replace(fold, dom=dom), inputs)
+    made = whole.made(replace(fold, dom=dom), inputs)
     wires.extend(made[:states])
-    for node in graph.nodes[place + 1 :]:
-        wires.extend(whole.put(node.box, [wires[w] for w in node.inputs]))
+    whole.copy(graph.nodes[place + 1 :], wires)
     emitted = iter(made[states:])
     outputs = tuple(wires[graph.outputs[others[k]]] if k in others else next(emitted) for k in range(count))
     assert isinstance(fold.op, FoldOp)
-    return Graph(graph.dom, tuple(whole.nodes), outputs), fold.op
+    return whole.graph(outputs), fold.op
 
 
-def _emitting(whole: _SharedBoxes, loop: Node, given: Sequence[int], tiled: Node) -> tuple[Box, list[int]]:
+def _emitting(whole: GraphWriter, loop: Node, given: Sequence[int], tiled: Node) -> tuple[Box, list[int]]:
     """A loop that emits what a group of tiles computes, and the wires of `whole` that it reads; `given` are those that
     the loop reads already."""
     op, group = loop.box.op, tiled.box.op
@@ -131,24 +103,27 @@ def _emitting(whole: _SharedBoxes, loop: Node, given: Sequence[int], tiled: Node
     before = _made_before(whole, body.graph, tiled.inputs, inputs)
 
     def with_emission(diagram: Diagram, states: int) -> Diagram:
-        made = _SharedBoxes([*diagram.dom.arrays[:states], *blocks])
-        ends = made.body(diagram, range(len(diagram.dom)))
-        shared = {w: states + k for w, k in before.items()}
-        ends += made.body(body, [states + k for k in at], shared)
-        dom, cod = Ty(*diagram.dom.arrays[:states], *blocks), Ty(*diagram.cod, *body.cod)
+        made = GraphWriter([*diagram.dom.arrays[:states], *blocks], shared=True)
+        ends = made.put(inline(diagram).graph, range(len(diagram.dom)))
+        emitted, wires = inline(body).graph, [states + k for k in at]
+        for node in emitted.nodes:
+            new = made.made(node.box, [wires[w] for w in node.inputs])
+            wires.extend(states + before[w] if w in before else v for w, v in enumerate(new, len(wires)))
+        ends += [wires[w] for w in emitted.outputs]
+        cod = Ty(*diagram.cod, *body.cod)
         names = list(diagram.input_names)
         for k in range(len(names) - states, len(blocks)):  # the inputs that only what is emitted reads
             name = body.input_names[at.index(k)]
             while name in names:
                 name += "_"
             names.append(name)
-        return of_graph(reachable(Graph(dom, tuple(made.nodes), tuple(ends))), cod, tuple(names))
+        return of_graph(made.reachable(ends), cod, tuple(names))
 
     made = replace(op, step=with_emission(op.step, count), state=with_emission(op.state, 0), emitted=len(body.cod))
     return Box(made, loop.box.dom, Ty(*loop.box.cod, *tiled.box.cod), loop.box.line), inputs
 
 
-def _made_before(whole: _SharedBoxes, body: Graph, given: Sequence[int], inputs: Sequence[int]) -> dict[int, int]:
+def _made_before(whole: GraphWriter, body: Graph, given: Sequence[int], inputs: Sequence[int]) -> dict[int, int]:
     """The wires of a body that the loop has as inputs, since the same boxes stand before it: the number of the input,
     by wire. `given` are the wires of `whole` that the body's inputs are, `inputs` those that the loop reads."""
     outer = {k: w for k, w in enumerate(given) if whole.types[w] == body.dom[k]}
@@ -157,7 +132,7 @@ def _made_before(whole: _SharedBoxes, body: Graph, given: Sequence[int], inputs:
     for node in body.nodes:
         first = -1
         if all(w in outer for w in node.inputs):
-            first = whole.known.get((node.box, tuple(outer[w] for w in node.inputs)), -1)
+            first = (whole.shared or {}).get((node.box, tuple(outer[w] for w in node.inputs)), -1)
         for k in range(len(node.box.cod)) if first >= 0 else ():
             outer[count + k] = first + k
             if first + k in inputs:

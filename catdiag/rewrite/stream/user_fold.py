@@ -14,7 +14,8 @@ from fractions import Fraction
 from typing import Any
 
 from catdiag.category import ops
-from catdiag.category.diagram import Diagram, Graph, Node, of_graph, reachable
+from catdiag.category.diagram import Diagram, Graph, Node, of_graph
+from catdiag.category.graph_writer import GraphWriter
 from catdiag.category.ops import (
     Box,
     Const,
@@ -287,34 +288,23 @@ def with_positions(diagram: Diagram, axis: str) -> Diagram:
     """
     flat = inline(diagram)
     last = len(flat.dom) - 1
-    names = list(range(len(flat.dom)))
-    nodes: list[Node] = []
+    names, writer = list(range(len(flat.dom))), GraphWriter(flat.dom)
     copies = _copies(flat, axis)
     here: dict[int, int] = {}
     """The wires that are positions, each with the wire of the same positions counted from the start of the list."""
 
-    count = len(flat.dom)
-
-    def put(box: Box, *wires: int) -> int:
-        nonlocal count
-        nodes.append(Node(box, wires))
-        count += len(box.cod)
-        return count - len(box.cod)
-
     for node in flat.graph.nodes:
         box, wire = node.box, len(names)
         if isinstance(box.op, Index) and box.op.axis in copies:
-            here[wire] = put(box)
+            here[wire] = writer.add(box, ())
             renamed = Box(Rename(((axis, box.op.axis),)), Ty(flat.dom[last]), box.cod, box.line)
-            names.append(last if box.op.axis == axis else put(renamed, last))
+            names.append(last if box.op.axis == axis else writer.add(renamed, (last,)))
             continue
         if isinstance(box.op, Rename) and node.inputs[0] in here:
-            here[wire] = put(box, here[node.inputs[0]])
+            here[wire] = writer.add(box, (here[node.inputs[0]],))
         relative = isinstance(box.op, Map) and box.op.fn in _RELATIVE and all(w in here for w in node.inputs)
-        first = put(box, *((here if relative else names)[w] for w in node.inputs))
-        names.extend(range(first, first + len(box.cod)))
-    graph = reachable(Graph(flat.dom, tuple(nodes), tuple(names[w] for w in flat.graph.outputs)))
-    return of_graph(graph, flat.cod, flat.names)
+        names.extend(writer.made(box, [(here if relative else names)[w] for w in node.inputs]))
+    return of_graph(writer.reachable(names[w] for w in flat.graph.outputs), flat.cod, flat.names)
 
 
 _RELATIVE = frozenset(("sub", "lt", "le", "eq", "ne"))
