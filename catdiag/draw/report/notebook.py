@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from functools import singledispatch
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from catdiag.bounds.lower_bound import LowerBound
 from catdiag.codegen.loop_state import formulas
@@ -36,16 +37,17 @@ def card(*parts: str) -> str:
     return str(joined([tag("style", shared()), tag("div", *parts, class_="catdiag")]))
 
 
-@singledispatch
 def html(shown: object) -> str:
-    """The notebook display of an object, by its class. Raises TypeError for a class without one."""
-    derivation = getattr(shown, "derivation", None)
+    """The notebook display of an object, by its class (see `CARDS`). Raises TypeError for a class without one."""
+    found = next((CARDS[kind] for kind in type(shown).__mro__ if kind in CARDS), None)
+    if found is not None:
+        return card(*found(shown))
+    derivation = getattr(shown, "derivation", shown)
     if isinstance(derivation, Derivation):
         return of_derivation(derivation)
     raise TypeError(f"there is no HTML of {type(shown).__name__}")
 
 
-@html.register
 def of_derivation(derivation: Derivation) -> str:
     """The statement, the steps, the state, H and M."""
     source = derivation.source
@@ -67,64 +69,24 @@ def of_derivation(derivation: Derivation) -> str:
     return card(*parts)
 
 
-@html.register
-def of_theorem(theorem: Theorem) -> str:
-    """The statement, the hypotheses, how it was checked, and the certificate."""
-    return card(proof_section.theorem_card(theorem))
-
-
-@html.register
-def of_verdict(verdict: Verdict) -> str:
-    """The outcome of a claim."""
-    return card(proof_section.verdict_card(verdict))
-
-
-@html.register
-def of_stability(stability: Stability) -> str:
-    """What is known of each exponential."""
-    return card(proof_section.exponential_rows(stability))
-
-
-@html.register
-def of_kernel_plan(plan: KernelPlan) -> str:
-    """The tables of the plan of a kernel."""
-    return card(plan_section.of_plan(plan))
-
-
-@html.register
-def of_plan(plan: Plan) -> str:
+def of_plan(plan: Plan) -> tuple[str, ...]:
     """The tables of the kernels of a plan; of several, folded under what they are together."""
     if len(plan.kernels) == 1:
-        return of_kernel_plan(plan.kernels[0])
+        return (plan_section.of_plan(plan.kernels[0]),)
     tables = (folded(f"kernel {k}: {p.loops}", plan_section.of_plan(p)) for k, p in enumerate(plan.kernels, 1))
-    return card(tag("pre", str(plan)), *tables)
+    return (tag("pre", str(plan)), *tables)
 
 
-@html.register
-def of_io(io: IO) -> str:
-    """Transfers and memory, typeset."""
-    return card(tag("p", f"In {io.unit}."), cost_section.of_io(io))
-
-
-@html.register
-def of_levels(io: LevelsIO) -> str:
-    """Transfers and memory at each level, typeset."""
-    return card(tag("p", f"In {io.unit}."), cost_section.of_levels(io))
-
-
-@html.register
-def of_optimum(optimum: Optimum) -> str:
-    """The least transfers, typeset."""
-    return card(cost_section.of_optimum(optimum))
-
-
-@html.register
-def of_regimes(regimes: Regimes) -> str:
-    """The regimes: what binds, and the least transfers there."""
-    return card(cost_section.of_regimes(regimes))
-
-
-@html.register
-def of_bound(bound: LowerBound) -> str:
-    """The lower bound over all schedules, with its conditions."""
-    return card(cost_section.of_bound(bound))
+CARDS: Mapping[type, Callable[[Any], tuple[str, ...]]] = {
+    Theorem: lambda theorem: (proof_section.theorem_card(theorem),),
+    Verdict: lambda verdict: (proof_section.verdict_card(verdict),),
+    Stability: lambda stability: (proof_section.exponential_rows(stability),),
+    KernelPlan: lambda plan: (plan_section.of_plan(plan),),
+    Plan: of_plan,
+    IO: lambda io: (tag("p", f"In {io.unit}."), cost_section.of_io(io)),
+    LevelsIO: lambda io: (tag("p", f"In {io.unit}."), cost_section.of_levels(io)),
+    Optimum: lambda optimum: (cost_section.of_optimum(optimum),),
+    Regimes: lambda regimes: (cost_section.of_regimes(regimes),),
+    LowerBound: lambda bound: (cost_section.of_bound(bound),),
+}
+"""What the card of an object shows, by its class; a derivation has `of_derivation`."""
