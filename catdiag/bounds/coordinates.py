@@ -11,22 +11,9 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from catdiag.category import ops
 from catdiag.category.index_maps import Expr, read_off
-from catdiag.category.ops import (
-    Box,
-    Const,
-    Einsum,
-    Generic,
-    Index,
-    Map,
-    Op,
-    Reduce,
-    Reindex,
-    Rename,
-    SizeOf,
-    View,
-    op_row,
-)
+from catdiag.category.ops import Box, op_row
 from catdiag.category.types import Axis
 
 Atom = tuple[str, int]
@@ -77,7 +64,7 @@ class CoordinateRule:
     added: Callable[[Any], Collection[Axis]] = lambda op: ()
 
 
-def _across(op: Reindex) -> Passage | None:
+def _across(op: ops.Reindex) -> Passage | None:
     """Of an axis that is split or merged: each factor of the product axis to its own axis, or back."""
     if op.kind not in ("split", "merge"):
         return None
@@ -86,18 +73,18 @@ def _across(op: Reindex) -> Passage | None:
     return lambda atom: found.get(atom, atom)
 
 
-def _renamed(op: Rename) -> Passage:
+def _renamed(op: ops.Rename) -> Passage:
     pairs = dict(op.pairs)
     return lambda atom: (pairs.get(atom[0], atom[0]), atom[1])
 
 
-def _of_slice(op: Reindex, axes: Collection[Atom]) -> Dependence:
+def _of_slice(op: ops.Reindex, axes: Collection[Atom]) -> Dependence:
     """Slices and concatenations: the new axes for the removed ones."""
     given = [a for a in axes if a[0] in {axis.name for axis in op.added_axes()}]
     return Dependence({(axis.name, 0): given for taken in op.removed_axes() for axis in taken})
 
 
-def _of_view(op: View, axes: Collection[Atom]) -> Dependence:
+def _of_view(op: ops.View, axes: Collection[Atom]) -> Dependence:
     """The axes in the index expressions for the axes that are read at them."""
     made = {a for a in axes if a[0] in {axis.name for axis in op.index_axes}}
     found: dict[Atom, set[Atom]] = {}
@@ -110,7 +97,7 @@ def _of_view(op: View, axes: Collection[Atom]) -> Dependence:
 
 
 def _back_of_view(
-    op: View, shown: Mapping[Atom, Indices], axes: Collection[Atom], disjoint: Collection[str]
+    op: ops.View, shown: Mapping[Atom, Indices], axes: Collection[Atom], disjoint: Collection[str]
 ) -> dict[Atom, Indices] | None:
     """Of an index expression that is affine: any one of its axes, given the others."""
     if len(op.reads) != 1:
@@ -137,17 +124,17 @@ def _back_of_view(
 _SAME = CoordinateRule(lambda op: lambda atom: atom)
 _MADE = CoordinateRule()
 
-RULES: Mapping[type[Op], CoordinateRule] = {
-    Map: _SAME,
-    Reduce: _SAME,
-    Einsum: _SAME,
-    Rename: CoordinateRule(_renamed),
-    Reindex: CoordinateRule(_across, _of_slice, added=Reindex.added_axes),
-    View: CoordinateRule(depends=_of_view, back=_back_of_view, added=View.added_axes),
-    Index: _MADE,
-    SizeOf: _MADE,
-    Const: _MADE,
-    Generic: _MADE,
+RULES: Mapping[type[ops.Op], CoordinateRule] = {
+    ops.Map: _SAME,
+    ops.Reduce: _SAME,
+    ops.Einsum: _SAME,
+    ops.Rename: CoordinateRule(_renamed),
+    ops.Reindex: CoordinateRule(_across, _of_slice, added=ops.Reindex.added_axes),
+    ops.View: CoordinateRule(depends=_of_view, back=_back_of_view, added=ops.View.added_axes),
+    ops.Index: _MADE,
+    ops.SizeOf: _MADE,
+    ops.Const: _MADE,
+    ops.Generic: _MADE,
 }
 """The rule of each operation; those with diagrams inside are inlined before."""
 

@@ -5,27 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from catdiag.category import ops
 from catdiag.category.index_maps import Reindex, View, leaves
-from catdiag.category.ops import (
-    Box,
-    Call,
-    Const,
-    Einsum,
-    FoldOp,
-    Generic,
-    GroupOp,
-    Index,
-    Map,
-    Op,
-    Reduce,
-    Rename,
-    SizeOf,
-    op_row,
-)
+from catdiag.category.ops import Box, op_row
 from catdiag.category.types import Axis, Size
 
 
-def _none(op: Op) -> frozenset[str]:
+def _none(op: ops.Op) -> frozenset[str]:
     return frozenset()
 
 
@@ -35,20 +21,20 @@ def _with_parts(axis: Axis) -> Iterator[str]:
         yield from _with_parts(part)
 
 
-NAMED_AXES: Mapping[type[Op], Callable[[Any], frozenset[str]]] = {
-    Map: _none,
-    Reduce: lambda op: frozenset((op.axis,)),
-    Einsum: _none,
-    Rename: lambda op: frozenset(name for pair in op.pairs for name in pair),
+NAMED_AXES: Mapping[type[ops.Op], Callable[[Any], frozenset[str]]] = {
+    ops.Map: _none,
+    ops.Reduce: lambda op: frozenset((op.axis,)),
+    ops.Einsum: _none,
+    ops.Rename: lambda op: frozenset(name for pair in op.pairs for name in pair),
     Reindex: lambda op: frozenset(_with_parts(op.axis)),
     View: lambda op: frozenset((*(a.name for a in op.index_axes), *(n for read in op.reads for n, _ in read.at))),
-    Index: lambda op: frozenset((op.axis,)),
-    SizeOf: _none,
-    Const: _none,
-    Call: _none,
-    Generic: _none,
-    FoldOp: lambda op: frozenset((op.axis,)),
-    GroupOp: lambda op: frozenset(axis for axis, _ in op.tiles),
+    ops.Index: lambda op: frozenset((op.axis,)),
+    ops.SizeOf: _none,
+    ops.Const: _none,
+    ops.Call: _none,
+    ops.Generic: _none,
+    ops.FoldOp: lambda op: frozenset((op.axis,)),
+    ops.GroupOp: lambda op: frozenset(axis for axis, _ in op.tiles),
 }
 """The axes that an operation itself names, by class. What is in the bodies of an operation names axes of its own, and
 of an uninterpreted box nothing is known."""
@@ -73,7 +59,7 @@ def named_sizes(box: Box) -> list[Size]:
     ['q']
     """
     op = box.op
-    if isinstance(op, SizeOf):
+    if isinstance(op, ops.SizeOf):
         return [op.size]
     if isinstance(op, Reindex):
         return [part.size for part in op.axis.parts]

@@ -18,22 +18,9 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
+from catdiag.category import ops
 from catdiag.category.index_maps import Cond, Expr, read_off
-from catdiag.category.ops import (
-    Box,
-    Const,
-    Einsum,
-    Generic,
-    Index,
-    Map,
-    Op,
-    Reduce,
-    Reindex,
-    Rename,
-    SizeOf,
-    View,
-    op_row,
-)
+from catdiag.category.ops import Box, op_row
 from catdiag.category.scalars import Apply, Cast, row
 from catdiag.category.types import ArrayType, Axis, Size
 from catdiag.codegen.dialect import Dialect
@@ -218,7 +205,7 @@ class ArrayPrinter:
         code = written(notation, [o.code for o in operands])
         return Value(code, tuple(axes), kind, _reads(operands) | {n for n in names if n is not None})
 
-    def _map(self, op: Map, box: Box, args: Sequence[Value]) -> Value:
+    def _map(self, op: ops.Map, box: Box, args: Sequence[Value]) -> Value:
         fn, ty, dialect = op.fn, box.cod[0], self.dialect
         if isinstance(fn, Cast):
             return args[0]
@@ -244,7 +231,7 @@ class ArrayPrinter:
         notation = row(dialect.functions, fn, f"written in {dialect.name}")
         return self._made(notation, parts, order, kind, dialect.helpers.get(fn))
 
-    def _reduce(self, op: Reduce, box: Box, args: Sequence[Value]) -> Value:
+    def _reduce(self, op: ops.Reduce, box: Box, args: Sequence[Value]) -> Value:
         (array,) = args
         if array.kind == "stored" or (op.monoid == "prod" and array.kind == "int"):
             array = self.wide(array)
@@ -252,11 +239,11 @@ class ArrayPrinter:
         code = self.dialect.reduced(op.monoid, array.code, Number(array.axes.index(op.axis)))
         return Value(code, kept, "bool" if op.monoid in ("any", "all") else array.kind, array.reads)
 
-    def _rename(self, op: Rename, box: Box, args: Sequence[Value]) -> Value:
+    def _rename(self, op: ops.Rename, box: Box, args: Sequence[Value]) -> Value:
         (array,), pairs = args, dict(op.pairs)
         return self.broadcast(replace(array, axes=tuple(pairs.get(n, n) for n in array.axes)), box.cod[0])
 
-    def _generic(self, op: Generic, box: Box, args: Sequence[Value]) -> Value:
+    def _generic(self, op: ops.Generic, box: Box, args: Sequence[Value]) -> Value:
         self.functions[op.name] = None
         laid = [self.broadcast(a, t) for a, t in zip(args, box.dom, strict=True)]
         return self._made(Prefix(op.name), laid, box.cod[0].names if len(box.cod) == 1 else (), _kind(box.cod[0]))
@@ -268,7 +255,7 @@ class ArrayPrinter:
             found = Value(Code(end), (), "number", found.reads | {start})
         return self._made(self.dialect.positions, [found], (axis,), "int", "device")
 
-    def _einsum(self, op: Einsum, box: Box, args: Sequence[Value]) -> Value:
+    def _einsum(self, op: ops.Einsum, box: Box, args: Sequence[Value]) -> Value:
         names, kind = box.cod[0].names, _kind(box.cod[0])
         arrays = [a for a in args if not a.number]
         if not arrays:
@@ -302,7 +289,7 @@ class ArrayPrinter:
         code = joined_all("*", [bracketed(f.code, TIMES) for f in factors]) if factors else Number(1)
         return Value(code, tuple(axes), kind, _reads(factors))
 
-    def _reindex(self, op: Reindex, box: Box, args: Sequence[Value]) -> Value:
+    def _reindex(self, op: ops.Reindex, box: Box, args: Sequence[Value]) -> Value:
         first, ty, axis = args[0], box.cod[0], op.axis
         if op.kind == "concat":
             return self._concatenated(op, ty, args)
@@ -325,7 +312,7 @@ class ArrayPrinter:
         index = Value(Code(", ".join([":"] * place + [f"{low}:{high}"])), (), "number")
         return self._made(self.dialect.part, [first, index, at, self.size(start), self.size(length)], order, first.kind)
 
-    def _concatenated(self, op: Reindex, ty: ArrayType, args: Sequence[Value]) -> Value:
+    def _concatenated(self, op: ops.Reindex, ty: ArrayType, args: Sequence[Value]) -> Value:
         axis = op.axis
         order = (*(n for n in ty.names if n != axis.name), axis.name)
         lengths = {a.name: a for a in ty.axes}
@@ -341,7 +328,7 @@ class ArrayPrinter:
             pieces.append(piece)
         return self._made(self.dialect.concatenate, [_listed(pieces)], order, pieces[0].kind)
 
-    def _view(self, op: View, box: Box, args: Sequence[Value]) -> Value:
+    def _view(self, op: ops.View, box: Box, args: Sequence[Value]) -> Value:
         """Reads at computed positions, by one indexing operation each."""
         ty, order = box.cod[0], box.cod[0].names
         lengths = {a.name: a.size for a in ty.axes}
@@ -389,17 +376,17 @@ class ArrayPrinter:
         )
 
 
-BOXES: Mapping[type[Op], Callable[[ArrayPrinter, Any, Box, Sequence[Value]], Value]] = {
-    Map: ArrayPrinter._map,
-    Reduce: ArrayPrinter._reduce,
-    Einsum: ArrayPrinter._einsum,
-    Const: lambda printer, op, box, args: printer.dialect.constant(op.value),
-    SizeOf: lambda printer, op, box, args: printer.size(op.size),
-    Index: lambda printer, op, box, args: printer._positions(op.axis, box.cod[0].axes[0].size),
-    Rename: ArrayPrinter._rename,
-    Reindex: ArrayPrinter._reindex,
-    View: ArrayPrinter._view,
-    Generic: ArrayPrinter._generic,
+BOXES: Mapping[type[ops.Op], Callable[[ArrayPrinter, Any, Box, Sequence[Value]], Value]] = {
+    ops.Map: ArrayPrinter._map,
+    ops.Reduce: ArrayPrinter._reduce,
+    ops.Einsum: ArrayPrinter._einsum,
+    ops.Const: lambda printer, op, box, args: printer.dialect.constant(op.value),
+    ops.SizeOf: lambda printer, op, box, args: printer.size(op.size),
+    ops.Index: lambda printer, op, box, args: printer._positions(op.axis, box.cod[0].axes[0].size),
+    ops.Rename: ArrayPrinter._rename,
+    ops.Reindex: ArrayPrinter._reindex,
+    ops.View: ArrayPrinter._view,
+    ops.Generic: ArrayPrinter._generic,
 }
 """How each operation is written; those with bodies are statements of the loop nest."""
 

@@ -10,28 +10,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from catdiag.category import ops
 from catdiag.category.diagram import Diagram, Graph, Node, of_graph
 from catdiag.category.graph_writer import GraphWriter, part_of
-from catdiag.category.ops import (
-    Box,
-    Call,
-    Const,
-    Einsum,
-    FoldOp,
-    Generic,
-    GroupOp,
-    Index,
-    Map,
-    Op,
-    Operation,
-    Reduce,
-    Reindex,
-    Rename,
-    SizeOf,
-    View,
-    bodies,
-    op_row,
-)
+from catdiag.category.ops import Box, Operation, bodies, op_row
 from catdiag.category.resizing import with_sizes
 from catdiag.category.substitution import inline
 from catdiag.category.traversal import all_diagrams
@@ -171,7 +153,7 @@ def groupable(diagram: Diagram) -> list[str]:
 def _permuted(flat: Diagram) -> set[str]:
     """The axes of a constant length along which a view reads other positions of the same axis, as the two halves of a
     rotation: a tile that has all of them loads each once."""
-    views = (box.op for box in flat.boxes if isinstance(box.op, View))
+    views = (box.op for box in flat.boxes if isinstance(box.op, ops.View))
     return {
         axis.name
         for view in views
@@ -181,7 +163,7 @@ def _permuted(flat: Diagram) -> set[str]:
 
 
 def _concatenates(box: Box) -> bool:
-    return isinstance(box.op, Reindex) and box.op.kind == "concat"
+    return isinstance(box.op, ops.Reindex) and box.op.kind == "concat"
 
 
 # -- obstacles to grouping ----------------------------------------------------------------------
@@ -234,7 +216,9 @@ def _check_box(box: Box, axis: str, adds: bool = False) -> None:
     todo = [box]
     while todo:
         item = todo.pop()
-        summed = adds and (isinstance(item.op, Einsum) or (isinstance(item.op, Reduce) and item.op.monoid == "sum"))
+        summed = adds and (
+            isinstance(item.op, ops.Einsum) or (isinstance(item.op, ops.Reduce) and item.op.monoid == "sum")
+        )
         why = None if summed else _obstacle(item, axis)
         if why is not None:
             raise NotGroupable(
@@ -258,23 +242,23 @@ def _has(types: Iterable[ArrayType], axis: str) -> bool:
     return any(ty.axis(axis) is not None for ty in types)
 
 
-OBSTACLES: Mapping[type[Op], tuple[str, Callable[[Box, Any, str], bool]] | None] = {
-    Map: None,
-    Const: None,
-    Reduce: ("reduces over it", lambda box, op, axis: op.axis == axis),
-    Einsum: ("sums over it", lambda box, op, axis: _has(box.dom, axis) and not _has(box.cod, axis)),
-    Rename: ("gives it another name", lambda box, op, axis: any(axis in pair for pair in op.pairs)),
-    Reindex: ("takes it apart or makes it", lambda box, op, axis: op.touches(axis)),
-    View: ("reads or makes it at positions that are computed", lambda box, op, axis: op.reads_at(axis)),
-    Index: ("reads its position inside a loop", lambda box, op, axis: op.axis == axis),
-    SizeOf: ("reads its size inside a loop", lambda box, op, axis: axis in size_symbols(op.size)),
-    Generic: (
+OBSTACLES: Mapping[type[ops.Op], tuple[str, Callable[[Box, Any, str], bool]] | None] = {
+    ops.Map: None,
+    ops.Const: None,
+    ops.Reduce: ("reduces over it", lambda box, op, axis: op.axis == axis),
+    ops.Einsum: ("sums over it", lambda box, op, axis: _has(box.dom, axis) and not _has(box.cod, axis)),
+    ops.Rename: ("gives it another name", lambda box, op, axis: any(axis in pair for pair in op.pairs)),
+    ops.Reindex: ("takes it apart or makes it", lambda box, op, axis: op.touches(axis)),
+    ops.View: ("reads or makes it at positions that are computed", lambda box, op, axis: op.reads_at(axis)),
+    ops.Index: ("reads its position inside a loop", lambda box, op, axis: op.axis == axis),
+    ops.SizeOf: ("reads its size inside a loop", lambda box, op, axis: axis in size_symbols(op.size)),
+    ops.Generic: (
         "is uninterpreted and may mix positions along it",
         lambda box, op, axis: _has((*box.dom, *box.cod), axis),
     ),
-    FoldOp: ("streams it", lambda box, op, axis: op.axis == axis),
-    Call: None,
-    GroupOp: None,
+    ops.FoldOp: ("streams it", lambda box, op, axis: op.axis == axis),
+    ops.Call: None,
+    ops.GroupOp: None,
 }
 """When a box does not map over an axis, and the words for it; None for those that map over every axis. Boxes inside
 others are asked by themselves."""
@@ -282,15 +266,15 @@ others are asked by themselves."""
 
 def _remedy(box: Box) -> str:
     """What the user can do about a box that cannot be grouped; empty where nothing is known."""
-    if isinstance(box.op, Rename):
+    if isinstance(box.op, ops.Rename):
         return ": rename the inputs instead, or save the array in a kernel of its own (.plan)"
     return ""
 
 
 def _is_about(op: Operation, axis: str, size: Size) -> bool:
-    if isinstance(op, Index):
+    if isinstance(op, ops.Index):
         return op.axis == axis
-    return isinstance(op, SizeOf) and bool(size_symbols(op.size) & size_symbols(size))
+    return isinstance(op, ops.SizeOf) and bool(size_symbols(op.size) & size_symbols(size))
 
 
 # -- the group box --------------------------------------------------------------------------------
@@ -300,14 +284,14 @@ def _opened(diagram: Diagram) -> tuple[Graph, Node | None, tuple[tuple[str, str]
     """The graph to be grouped: the body of the diagram's group box, or the whole diagram. With it, that box and its
     tiles.
     """
-    groups = [n for n in diagram.graph.nodes if isinstance(n.box.op, GroupOp)]
+    groups = [n for n in diagram.graph.nodes if isinstance(n.box.op, ops.GroupOp)]
     if not groups:
         return diagram.graph, None, ()
     op = groups[0].box.op
-    assert isinstance(op, GroupOp)
+    assert isinstance(op, ops.GroupOp)
     first = _first_wire(diagram.graph, groups[0])
     own = range(first, first + len(groups[0].box.cod))
-    if any(isinstance(n.box.op, GroupOp) and not n.box.op.tiles for n in groups) or len(groups) > 1:
+    if any(isinstance(n.box.op, ops.GroupOp) and not n.box.op.tiles for n in groups) or len(groups) > 1:
         raise NotGroupable("cannot group a diagram in kernels: group first, and fuse last", groups[-1].box.line)
     if not set(diagram.graph.outputs) <= set(own):
         raise NotGroupable(
@@ -319,7 +303,7 @@ def _opened(diagram: Diagram) -> tuple[Graph, Node | None, tuple[tuple[str, str]
 
 def _added(node: Node | None) -> tuple[str, ...]:
     """The axes that results of a group are sums over."""
-    return () if node is None or not isinstance(node.box.op, GroupOp) else node.box.op.added
+    return () if node is None or not isinstance(node.box.op, ops.GroupOp) else node.box.op.added
 
 
 def _first_wire(graph: Graph, node: Node) -> int:
@@ -350,12 +334,12 @@ def _outside(graph: Graph, axes: Iterable[Axis]) -> set[int]:
         about = any(_is_about(op, a.name, a.size) for a in axes)
         if is_rematerialized(node, rematerialized):
             rematerialized.update(outputs)
-        renames = isinstance(op, Rename) and any(a.name in pair for pair in op.pairs for a in axes)
-        remade = (isinstance(op, Reindex) and any(op.touches(a.name) for a in axes)) or (
-            isinstance(op, View) and any(op.reads_at(a.name) for a in axes)
+        renames = isinstance(op, ops.Rename) and any(a.name in pair for pair in op.pairs for a in axes)
+        remade = (isinstance(op, ops.Reindex) and any(op.touches(a.name) for a in axes)) or (
+            isinstance(op, ops.View) and any(op.reads_at(a.name) for a in axes)
         )
         trusts = (
-            isinstance(op, View) and op.trusts_inputs()
+            isinstance(op, ops.View) and op.trusts_inputs()
         )  # that indices are in range is known of a whole index array, not of a tile of it
         if about or ((renames or remade or trusts) and all(w in given or w in forms for w in node.inputs)):
             todo = [] if about else list(node.inputs)
@@ -367,7 +351,7 @@ def _outside(graph: Graph, axes: Iterable[Axis]) -> set[int]:
             found.add(place)
             given.update(outputs)
         elif is_rematerialized(node, rematerialized) or (
-            (isinstance(op, (Rename, Reindex, View)) or is_view(node.box))
+            (isinstance(op, (ops.Rename, ops.Reindex, ops.View)) or is_view(node.box))
             and all(w in given or w in forms for w in node.inputs)
         ):
             forms.update(dict.fromkeys(outputs, place))
@@ -389,7 +373,7 @@ def _grouped(parts: _Grouping) -> Diagram:
     body = of_graph(graph, Ty(*(types[w] for w in inner.outputs)), names, diagram.title)
     body = with_sizes(body, dict(parts.more))
     cod = diagram.cod if outer is None else outer.box.cod
-    op = GroupOp((*tiles, *parts.more), body, parts.added)
+    op = ops.GroupOp((*tiles, *parts.more), body, parts.added)
     first = made.add(Box(op, Ty(*(made.types[w] for w in inputs)), cod), inputs)
     outputs = tuple(first + _output(whole, outer, k) for k in range(len(diagram.cod)))
     return of_graph(made.graph(outputs), diagram.cod, diagram.names, diagram.title)

@@ -6,26 +6,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
+from catdiag.category import ops
 from catdiag.category.diagram import Node
 from catdiag.category.graph_writer import GraphWriter
-from catdiag.category.ops import (
-    Box,
-    Const,
-    Einsum,
-    Map,
-    Op,
-    Reduce,
-    Reindex,
-    Rename,
-    SizeOf,
-    View,
-    const_box,
-    einsum_box,
-    map_box,
-    op_fact,
-    reduce_box,
-    size_box,
-)
+from catdiag.category.ops import Box, const_box, einsum_box, map_box, op_fact, reduce_box, size_box
 from catdiag.category.scalars import Cast, ScalarFunction
 from catdiag.category.types import ArrayType, Axis, Size, Ty
 
@@ -58,17 +42,17 @@ class HashConsedGraph(GraphWriter):
     def function_of(self, wire: int) -> ScalarFunction:
         """The scalar function that makes the wire; an empty string for other wires."""
         node = self.node(wire)
-        return node.box.op.fn if node is not None and isinstance(node.box.op, Map) else ""
+        return node.box.op.fn if node is not None and isinstance(node.box.op, ops.Map) else ""
 
     def const_value(self, wire: int) -> Fraction | None:
         """The rational value of a constant wire; None for other wires, and for minus infinity."""
         node = self.node(wire)
-        return node.box.op.value if node is not None and isinstance(node.box.op, Const) else None
+        return node.box.op.value if node is not None and isinstance(node.box.op, ops.Const) else None
 
     def is_const(self, wire: int) -> bool:
         """Whether a constant box makes the wire."""
         node = self.node(wire)
-        return node is not None and isinstance(node.box.op, Const)
+        return node is not None and isinstance(node.box.op, ops.Const)
 
     def is_bottom(self, wire: int) -> bool:
         """Whether the wire is the constant minus infinity."""
@@ -140,7 +124,7 @@ class HashConsedGraph(GraphWriter):
             return wire
         old = self.types[wire]
         new = ArrayType(tuple(Axis(pairs[a.name], a.size) if a.name in pairs else a for a in old.axes), old.element)
-        return self.add(Box(Rename(mine), Ty(old), Ty(new)), (wire,))
+        return self.add(Box(ops.Rename(mine), Ty(old), Ty(new)), (wire,))
 
     def substitute(self, wire: int, change: Mapping[int, int], stop: Iterable[int] = ()) -> int:
         """The wire recomputed with other wires in place of some; wires behind `stop` are left as they are."""
@@ -166,11 +150,11 @@ Given = Sequence[tuple[ArrayType, bool]]
 """The types of inputs, and whether they are positive."""
 
 
-def _all(op: Op, given: Given) -> bool:
+def _all(op: ops.Op, given: Given) -> bool:
     return all(positive for _, positive in given)
 
 
-def _map(op: Map, given: Given) -> bool:
+def _map(op: ops.Map, given: Given) -> bool:
     if op.fn in ("exp", "sigmoid"):
         return given[0][0].element != "extended"
     if op.fn in ("add", "mul", "div", "min", "sqrt"):
@@ -180,14 +164,14 @@ def _map(op: Map, given: Given) -> bool:
     return (op.fn == "max" and any(positive for _, positive in given)) or (isinstance(op.fn, Cast) and given[0][1])
 
 
-POSITIVE: Mapping[type[Op], Callable[[Any, Given], bool]] = {
-    Const: lambda op, given: op.value is not None and op.value > 0,
-    SizeOf: _all,
-    Map: _map,
-    Reduce: lambda op, given: op.monoid in ("sum", "prod", "max", "min") and _all(op, given),
-    View: lambda op, given: _all(op, given[: len(op.reads)]),
-    Einsum: _all,
-    Rename: _all,
-    Reindex: _all,
+POSITIVE: Mapping[type[ops.Op], Callable[[Any, Given], bool]] = {
+    ops.Const: lambda op, given: op.value is not None and op.value > 0,
+    ops.SizeOf: _all,
+    ops.Map: _map,
+    ops.Reduce: lambda op, given: op.monoid in ("sum", "prod", "max", "min") and _all(op, given),
+    ops.View: lambda op, given: _all(op, given[: len(op.reads)]),
+    ops.Einsum: _all,
+    ops.Rename: _all,
+    ops.Reindex: _all,
 }
 """Whether an operation's result is positive, given which of its inputs are; results of others are not known to be."""

@@ -20,23 +20,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from catdiag.category import ops
 from catdiag.category.diagram import Diagram, Graph
-from catdiag.category.ops import (
-    Box,
-    Call,
-    Const,
-    Einsum,
-    FoldOp,
-    GroupOp,
-    Index,
-    Map,
-    Op,
-    Reduce,
-    Reindex,
-    Rename,
-    SizeOf,
-    op_fact,
-)
+from catdiag.category.ops import Box, op_fact
 from catdiag.category.substitution import inline
 from catdiag.category.types import ArrayType
 from catdiag.schedule.live_ranges import contracts
@@ -90,7 +76,7 @@ def _elementwise(box: Box, reads: Sequence[Origin]) -> Origin:
 
 
 def _renamed(box: Box, reads: Sequence[Origin]) -> Origin:
-    names = dict(box.op.pairs) if isinstance(box.op, Rename) else {}
+    names = dict(box.op.pairs) if isinstance(box.op, ops.Rename) else {}
     of = frozenset(frozenset(names.get(n, n) for n in axes) for axes in reads[0].of)
     return Origin(of, reads[0].statistic and len(box.cod[0].axes) == len(box.dom[0].axes))
 
@@ -99,15 +85,15 @@ def _positions(box: Box, reads: Sequence[Origin]) -> Origin:
     return Origin()
 
 
-ORIGINS: Mapping[type[Op], Callable[[Box, Sequence[Origin]], Origin]] = {
-    Index: _positions,
-    SizeOf: _positions,
-    Const: _positions,
-    Map: _elementwise,
-    Reduce: _reduced,
-    Einsum: lambda box, reads: (_reduced if contracts(box) else _elementwise)(box, reads),
-    Rename: _renamed,
-    Reindex: lambda box, reads: Origin(input_origin(box.cod[0]).of, all(o.statistic for o in reads)),
+ORIGINS: Mapping[type[ops.Op], Callable[[Box, Sequence[Origin]], Origin]] = {
+    ops.Index: _positions,
+    ops.SizeOf: _positions,
+    ops.Const: _positions,
+    ops.Map: _elementwise,
+    ops.Reduce: _reduced,
+    ops.Einsum: lambda box, reads: (_reduced if contracts(box) else _elementwise)(box, reads),
+    ops.Rename: _renamed,
+    ops.Reindex: lambda box, reads: Origin(input_origin(box.cod[0]).of, all(o.statistic for o in reads)),
 }
 """The origin of an operation's result, given those of its inputs; results of others are no statistics."""
 
@@ -118,9 +104,9 @@ def origins(graph: Graph, reads: Sequence[Origin]) -> list[Origin]:
     for node in graph.nodes:
         args = [found[w] for w in node.inputs]
         op = node.box.op
-        if isinstance(op, (GroupOp, Call)):
+        if isinstance(op, (ops.GroupOp, ops.Call)):
             found += _ends(op.body, args)
-        elif isinstance(op, FoldOp):
+        elif isinstance(op, ops.FoldOp):
             found += _states(op, node.box, args)
         else:
             found += output_origins(node.box, args)
@@ -133,7 +119,7 @@ def _ends(diagram: Diagram, reads: Sequence[Origin]) -> list[Origin]:
     return [found[w] for w in graph.outputs]
 
 
-def _states(op: FoldOp, box: Box, reads: Sequence[Origin]) -> list[Origin]:
+def _states(op: ops.FoldOp, box: Box, reads: Sequence[Origin]) -> list[Origin]:
     """The origins of a loop's states: statistics, except those that an iteration does not make as one even if all
     states were. Computed as a greatest fixed point."""
     states = [Origin(input_origin(ty).of, is_real(ty)) for ty in box.cod.arrays[: op.state_count]]

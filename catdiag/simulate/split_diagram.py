@@ -10,22 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from catdiag.category import ops
 from catdiag.category.diagram import Diagram, Graph, Node, of_box, of_graph
 from catdiag.category.functor import weave
 from catdiag.category.graph_writer import GraphWriter
 from catdiag.category.index_maps import Reindex, read_off
-from catdiag.category.ops import (
-    Box,
-    FoldOp,
-    GroupOp,
-    Index,
-    Rename,
-    SizeOf,
-    index_box,
-    reduce_box,
-    reindex_box,
-    size_box,
-)
+from catdiag.category.ops import Box, index_box, reduce_box, reindex_box, size_box
 from catdiag.category.substitution import inline
 from catdiag.category.types import ArrayType, Axis, Size, Ty, product
 from catdiag.schedule.split_k import SplitLoop, one_split_place, split_body, split_loop
@@ -54,15 +44,15 @@ def two_kernels(diagram: Diagram, fused: bool = True) -> TwoKernels:
     if not fused:
         flat = _alone(flat, place)
     op = flat.graph.nodes[place].box.op
-    return _grouped(flat, place, op) if isinstance(op, GroupOp) else _bare(flat, place)
+    return _grouped(flat, place, op) if isinstance(op, ops.GroupOp) else _bare(flat, place)
 
 
 def _alone(flat: Diagram, place: int) -> Diagram:
     """The diagram with a loop outside of groups in a group of its own, without tiles."""
     node, graph = flat.graph.nodes[place], flat.graph
-    if isinstance(node.box.op, GroupOp):
+    if isinstance(node.box.op, ops.GroupOp):
         return flat
-    box = Box(GroupOp((), of_box(node.box)), node.box.dom, node.box.cod, node.box.line)
+    box = Box(ops.GroupOp((), of_box(node.box)), node.box.dom, node.box.cod, node.box.line)
     nodes = tuple(Node(box, n.inputs) if k == place else n for k, n in enumerate(graph.nodes))
     return of_graph(Graph(graph.dom, nodes, graph.outputs), flat.cod, flat.names, flat.title)
 
@@ -75,7 +65,7 @@ def _axis(body: Graph) -> Axis:
 
 def _with_positions(body: Graph, axis: Axis) -> Graph:
     """The body with the positions along an axis as its last input, if it computes them itself."""
-    count, index_boxes = len(body.dom), [k for k, n in enumerate(body.nodes) if n.box.op == Index(axis.name)]
+    count, index_boxes = len(body.dom), [k for k, n in enumerate(body.nodes) if n.box.op == ops.Index(axis.name)]
     if not index_boxes:
         return body
     names, writer = list(range(count)), GraphWriter((*body.dom, ArrayType((axis,), "int")))
@@ -94,7 +84,7 @@ class _SplitKernels:
     along: Sequence[bool]
 
 
-def _within(op: FoldOp, axis_size: Size, extent: Diagram, inputs: Sequence[int], positions: int | None) -> Diagram:
+def _within(op: ops.FoldOp, axis_size: Size, extent: Diagram, inputs: Sequence[int], positions: int | None) -> Diagram:
     """The bounds of a loop that skips blocks, counted from the first position of the part."""
     if positions not in inputs:
         raise CatdiagError(
@@ -105,7 +95,7 @@ def _within(op: FoldOp, axis_size: Size, extent: Diagram, inputs: Sequence[int],
     wholes: Mapping[str, Size] = {op.block: axis_size}  # bounds are about the whole axis
 
     def whole(box: Box) -> Box:
-        if not isinstance(box.op, SizeOf):
+        if not isinstance(box.op, ops.SizeOf):
             return box
         size: Size = read_off(box.op.size, lambda v: wholes.get(v, v), lambda f, a, b: (f, a, b))
         return size_box(size)
@@ -139,11 +129,11 @@ def _parts_of(writer: GraphWriter, wire: int, loop: SplitLoop) -> int:
     ty = writer.types[wire]
     whole = product(Axis(loop.parts), Axis(loop.axis, loop.length))
     named = ArrayType(tuple(whole if a.name == loop.axis else a for a in ty.axes), ty.element)
-    wire = writer.add(Box(Rename(((loop.axis, whole.name),)), Ty(ty), Ty(named)), (wire,))
+    wire = writer.add(Box(ops.Rename(((loop.axis, whole.name),)), Ty(ty), Ty(named)), (wire,))
     wire = writer.add(reindex_box(Reindex("split", whole), [named]), (wire,))
     split = writer.types[wire]
     first = sorted(split.axes, key=lambda a: a.name != loop.parts)
-    return writer.add(Box(Rename(), Ty(split), Ty(ArrayType(tuple(first), split.element))), (wire,))
+    return writer.add(Box(ops.Rename(), Ty(split), Ty(ArrayType(tuple(first), split.element))), (wire,))
 
 
 def _read(diagram: Diagram) -> list[int]:
@@ -182,11 +172,11 @@ def _saved(
     # A part is not repeated for a grouped axis that neither an input nor a state has.
     had = {n for t in (*(writer.types[w] for w in args), *cod) for n in t.names}
     own = tuple((axis, symbol) for axis, symbol in tiles if axis in had)
-    group = GroupOp((*own, (loop.parts, loop.single[0])), _taking(kernels.saving, used))
+    group = ops.GroupOp((*own, (loop.parts, loop.single[0])), _taking(kernels.saving, used))
     return list(writer.made(Box(group, Ty(*(writer.types[w] for w in args)), Ty(*cod), line), args))
 
 
-def _grouped(flat: Diagram, place: int, op: GroupOp) -> TwoKernels:
+def _grouped(flat: Diagram, place: int, op: ops.GroupOp) -> TwoKernels:
     """A group with the split loop becomes two groups."""
     node = flat.graph.nodes[place]
     bare = inline(op.body).graph

@@ -6,23 +6,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from catdiag.category import ops
 from catdiag.category.index_maps import read_off
-from catdiag.category.ops import (
-    Box,
-    Const,
-    Einsum,
-    Generic,
-    Index,
-    Map,
-    Op,
-    Reduce,
-    Reindex,
-    Rename,
-    SizeOf,
-    View,
-    clamped,
-    op_row,
-)
+from catdiag.category.ops import Box, clamped, op_row
 from catdiag.category.scalars import Apply
 from catdiag.category.types import ArrayType, Axis, Size, size_symbols
 from catdiag.codegen.names import Names
@@ -363,7 +349,7 @@ class Build:
         """Lowers a box: a reduction or contraction to a tile, any other box to a function of indices."""
         op_row(BOXES, let.box, "part of a kernel")(self, let.box.op, let)
 
-    def _map(self, op: Map, let: Let) -> None:
+    def _map(self, op: ops.Map, let: Let) -> None:
         if isinstance(op.fn, Apply):
             raise _refused(let.box, f"the function {let.box.name} has a name and no definition")
         self.env[let.targets[0]] = Mapped(let.box.cod[0], op.fn, tuple(self.env[a] for a in let.args), noted(let.box))
@@ -371,19 +357,19 @@ class Build:
     def _scalar(self, let: Let, value: float | None, size: Size | None = None) -> None:
         self.env[let.targets[0]] = Scalar(let.box.cod[0], value, size)
 
-    def _size_of(self, op: SizeOf, let: Let) -> None:
+    def _size_of(self, op: ops.SizeOf, let: Let) -> None:
         if size_symbols(op.size) & set(self.local):  # what such a symbol is it is here only (`Within`)
             self.env[let.targets[0]] = Made(let.box.cod[0], self.size(op.size), ())
         else:
             self._scalar(let, None, op.size)
 
-    def _positions(self, op: Index, let: Let) -> None:
+    def _positions(self, op: ops.Index, let: Let) -> None:
         self.env[let.targets[0]] = AxisPositions(let.box.cod[0])
 
-    def _viewed(self, op: Rename | Reindex | View, let: Let) -> None:
+    def _viewed(self, op: ops.Rename | ops.Reindex | ops.View, let: Let) -> None:
         self.env[let.targets[0]] = viewed(let.box, [self.env[a] for a in let.args])
 
-    def _reduce(self, op: Reduce, let: Let) -> None:
+    def _reduce(self, op: ops.Reduce, let: Let) -> None:
         node = self.tile(let.args[0])
         axis = let.args[0].ty.axis(op.axis)
         dim = None if axis is None else self.dim(axis)
@@ -397,7 +383,7 @@ class Build:
             node = self.nodes.reduce(op.monoid, masked, dim)
         self.env[let.targets[0]] = self.as_array(let.box.cod[0], node, let.box.name)
 
-    def _einsum(self, op: Einsum, let: Let) -> None:
+    def _einsum(self, op: ops.Einsum, let: Let) -> None:
         ty = let.box.cod[0]
         nodes = [self.tile(a) for a in let.args]
         self.nodes.note = noted(let.box)
@@ -408,7 +394,7 @@ class Build:
                 nodes[0] = self._broadcast(nodes[0], dim)
         self.env[let.targets[0]] = self.as_array(ty, contracted(self.nodes, nodes, dims), let.box.name)
 
-    def _generic(self, op: Generic, let: Let) -> None:
+    def _generic(self, op: ops.Generic, let: Let) -> None:
         raise _refused(let.box, "the box has a name and no definition")
 
     def _broadcast(self, node: TileNode, dim: Dim) -> TileNode:
@@ -427,17 +413,17 @@ class Build:
         self.env[target] = ArrayPart(target.ty, self.env[source], starts)
 
 
-BOXES: Mapping[type[Op], Callable[[Build, Any, Let], None]] = {
-    Map: Build._map,
-    Index: Build._positions,
-    SizeOf: Build._size_of,
-    Const: lambda kernel, op, let: kernel._scalar(let, None if op.value is None else clamped(op.value, SINGLE)),
-    Rename: Build._viewed,
-    Reindex: Build._viewed,
-    View: Build._viewed,
-    Reduce: Build._reduce,
-    Einsum: Build._einsum,
-    Generic: Build._generic,
+BOXES: Mapping[type[ops.Op], Callable[[Build, Any, Let], None]] = {
+    ops.Map: Build._map,
+    ops.Index: Build._positions,
+    ops.SizeOf: Build._size_of,
+    ops.Const: lambda kernel, op, let: kernel._scalar(let, None if op.value is None else clamped(op.value, SINGLE)),
+    ops.Rename: Build._viewed,
+    ops.Reindex: Build._viewed,
+    ops.View: Build._viewed,
+    ops.Reduce: Build._reduce,
+    ops.Einsum: Build._einsum,
+    ops.Generic: Build._generic,
 }
 """How each operation is lowered; those with bodies are statements of the loop nest."""
 

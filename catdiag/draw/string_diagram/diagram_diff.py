@@ -17,21 +17,9 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from catdiag.category import ops
 from catdiag.category.diagram import Diagram, Graph
-from catdiag.category.ops import (
-    Box,
-    Call,
-    Const,
-    FoldOp,
-    GroupOp,
-    Index,
-    Reindex,
-    Rename,
-    SizeOf,
-    View,
-    bodies,
-    without_bodies,
-)
+from catdiag.category.ops import Box, bodies, without_bodies
 from catdiag.draw.string_diagram.sheets import Address
 
 GONE, NEW, CHANGED = "gone", "new", "changed"
@@ -150,17 +138,17 @@ def _read(diagram: Diagram, keys: dict[Hashable, int]) -> _DiffSide:
         node, address = turn.graph.nodes[turn.place], (*turn.address, turn.place)
         turn.place += 1
         op, inputs = node.box.op, [turn.wires[w] for w in node.inputs]
-        if isinstance(op, (FoldOp, GroupOp)):
-            over = (op.axis, op.components) if isinstance(op, FoldOp) else tuple(axis for axis, _ in op.tiles)
+        if isinstance(op, (ops.FoldOp, ops.GroupOp)):
+            over = (op.axis, op.components) if isinstance(op, ops.FoldOp) else tuple(axis for axis, _ in op.tiles)
             same, like = number("frame", without_bodies(op)), number("over", type(op).__name__, over)
-            frame = _DiffFrame(address, same, like, isinstance(op, FoldOp), turn.around)
+            frame = _DiffFrame(address, same, like, isinstance(op, ops.FoldOp), turn.around)
             side.frames.append(frame)
-            if isinstance(op, FoldOp):
+            if isinstance(op, ops.FoldOp):
                 states = [number("state", op.axis, k) for k in range(op.state_count)]
                 iterations.append(_DiffLoop(op.step.graph, [*states, *inputs], (*address, 1), frame, op.axis))
             else:
                 iterations.append(_DiffLoop(op.body.graph, inputs, (*address, 0), frame))
-        elif isinstance(op, Call):
+        elif isinstance(op, ops.Call):
             iterations.append(_DiffLoop(op.body.graph, inputs, (*address, 0), turn.around))
         else:
             same = number("box", *_kind(node.box))
@@ -173,9 +161,9 @@ def _kind(box: Box) -> tuple[Hashable, ...]:
     """The operation of a box without the lengths of axes, because tiles and blocks are shorter."""
     op = box.op
     does: tuple[Hashable, ...] = (box.op,)
-    if isinstance(op, Reindex):
+    if isinstance(op, ops.Reindex):
         does = (op.kind, op.axis.name, op.place, tuple(a.name for a in op.added_axes()))
-    elif isinstance(op, View):
+    elif isinstance(op, ops.View):
         does = (op.name, tuple(a.name for a in op.index_axes), tuple(read.at for read in op.reads))
     ends = (tuple(tuple(sorted(ty.names)) for ty in side) for side in (box.dom, box.cod))
     return (type(op).__name__, *does, *ends)
@@ -210,7 +198,7 @@ def _marks(side: _DiffSide, lost: str, moved: str) -> dict[Address, str]:
     return dict(sorted(found.items()))
 
 
-_QUIET = (Const, SizeOf, Index, Rename)
+_QUIET = (ops.Const, ops.SizeOf, ops.Index, ops.Rename)
 """Boxes that are usually drawn as a text or a wire."""
 
 
@@ -230,14 +218,14 @@ def gathered(diagram: Diagram, marks: Mapping[Address, str]) -> tuple[dict[Addre
     found = dict(marks)
     opened: set[str] = set()
     touched = {address[:k] for address in marks for k in range(1, len(address))}
-    calls: list[tuple[Address, Call]] = []
+    calls: list[tuple[Address, ops.Call]] = []
     stack: list[tuple[Diagram, Address]] = [(diagram, ())]
     while stack:
         item, prefix = stack.pop()
         for place, node in enumerate(item.graph.nodes):
             address = (*prefix, place)
             if address in touched:
-                if isinstance(node.box.op, Call):
+                if isinstance(node.box.op, ops.Call):
                     calls.append((address, node.box.op))
                 stack += [(body, (*address, k)) for k, body in enumerate(bodies(node.box.op))]
     # Innermost first, so that the marks of a diagram are known when the one around it is processed.

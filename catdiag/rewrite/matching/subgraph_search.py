@@ -20,22 +20,9 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from catdiag.category import ops
 from catdiag.category.diagram import Graph
-from catdiag.category.ops import (
-    Box,
-    Call,
-    Const,
-    FoldOp,
-    Generic,
-    GroupOp,
-    Map,
-    Op,
-    Reduce,
-    Reindex,
-    Rename,
-    View,
-    op_fact,
-)
+from catdiag.category.ops import Box, op_fact
 from catdiag.category.scalars import Apply
 from catdiag.util.errors import MatchUndecided
 
@@ -52,11 +39,11 @@ class Variables:
 
     def is_function(self, box: Box) -> bool:
         """Whether a box of the pattern stands for any scalar function of that many arguments."""
-        return isinstance(box.op, Map) and isinstance(box.op.fn, Apply) and box.op.fn.name in self.functions
+        return isinstance(box.op, ops.Map) and isinstance(box.op.fn, Apply) and box.op.fn.name in self.functions
 
     def is_box(self, box: Box) -> bool:
         """Whether a box of the pattern stands for any box."""
-        return isinstance(box.op, Generic) and box.op.name in self.boxes
+        return isinstance(box.op, ops.Generic) and box.op.name in self.boxes
 
 
 def kind(box: Box) -> Hashable:
@@ -65,23 +52,23 @@ def kind(box: Box) -> Hashable:
     return type(box.op), *(() if row is None else row(box.op)), len(box.dom), len(box.cod)
 
 
-KINDS: Mapping[type[Op], Callable[[Any], tuple[Hashable, ...]]] = {
-    Map: lambda op: (op,),
-    Const: lambda op: (op,),
-    Generic: lambda op: (op,),
-    Reduce: lambda op: (op.monoid,),
-    Call: lambda op: (op.name,),
-    FoldOp: lambda op: (op.name,),
-    GroupOp: lambda op: (op.name,),
-    Reindex: lambda op: (op.kind, op.place),
-    View: lambda op: (len(op.index_axes), *((len(r.at), len(r.where)) for r in op.reads)),
+KINDS: Mapping[type[ops.Op], Callable[[Any], tuple[Hashable, ...]]] = {
+    ops.Map: lambda op: (op,),
+    ops.Const: lambda op: (op,),
+    ops.Generic: lambda op: (op,),
+    ops.Reduce: lambda op: (op.monoid,),
+    ops.Call: lambda op: (op.name,),
+    ops.FoldOp: lambda op: (op.name,),
+    ops.GroupOp: lambda op: (op.name,),
+    ops.Reindex: lambda op: (op.kind, op.place),
+    ops.View: lambda op: (len(op.index_axes), *((len(r.at), len(r.where)) for r in op.reads)),
 }
 """The data of an operation that names no axis; none for other operations."""
 
 
 def only_layout(box: Box) -> bool:
     """Whether a box is a transposition."""
-    return box.op == Rename() and len(box.dom) == 1 and len(box.dom[0].axes) == len(box.cod[0].axes)
+    return box.op == ops.Rename() and len(box.dom) == 1 and len(box.dom[0].axes) == len(box.cod[0].axes)
 
 
 class Wiring:
@@ -191,7 +178,7 @@ class PatternSearch:
                 continue
             index.setdefault(kind(box), []).append(place)
             wide.setdefault((len(box.dom), len(box.cod)), []).append(place)
-            if isinstance(box.op, Map):
+            if isinstance(box.op, ops.Map):
                 maps.setdefault(len(box.dom), []).append(place)
         self.candidates: list[list[int]] = []
         for box in self.pattern.boxes:

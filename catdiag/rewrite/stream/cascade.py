@@ -10,21 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 
+from catdiag.category import ops
 from catdiag.category.diagram import Diagram, Node
 from catdiag.category.named_axes import named_axes
-from catdiag.category.ops import (
-    NESTING,
-    Box,
-    Einsum,
-    FoldOp,
-    Generic,
-    GroupOp,
-    Map,
-    Reduce,
-    Reindex,
-    Rename,
-    View,
-)
+from catdiag.category.ops import Box
 from catdiag.category.types import Axis
 from catdiag.rewrite.hash_consed_graph import HashConsedGraph
 from catdiag.rewrite.stream.hoisting import Distribution
@@ -112,11 +101,11 @@ class Cascade(Distribution):
         """
         terms, op = self.graph, box.op
         forms = [self.atom(w) for w in inputs]
-        fn = op.fn if isinstance(op, Map) else ""
+        fn = op.fn if isinstance(op, ops.Map) else ""
         found: Form | None = None
         if fn in ("mul", "div"):
             found = self.multiply(*forms) if fn == "mul" else self.divide(*forms)
-        elif isinstance(op, Rename) and len(terms.names(inputs[0])) == len(box.cod[0].names):
+        elif isinstance(op, ops.Rename) and len(terms.names(inputs[0])) == len(box.cod[0].names):
             found = self.renamed(dict(op.pairs), forms[0])
             self.factors_moved.update(terms.rename(w, dict(op.pairs)) for w in list(self.factors_moved))
         elif fn == "log":
@@ -184,7 +173,7 @@ class Cascade(Distribution):
 
     def _is_weaved(self, box: Box) -> bool:
         """Whether a box that does not reduce over the axis acts on each of its positions independently."""
-        return not isinstance(box.op, (*NESTING, Generic)) and self.axis not in named_axes(box)
+        return not isinstance(box.op, (*ops.NESTING, ops.Generic)) and self.axis not in named_axes(box)
 
     def _is_view(self, box: Box, inputs: Sequence[int]) -> bool:
         """Whether a box is a view of inputs of the diagram that is computed outside of the loop.
@@ -193,20 +182,20 @@ class Cascade(Distribution):
         range as a whole, which cannot be proved for a block of them.
         """
         op = box.op
-        read = inputs[: len(op.reads)] if isinstance(op, View) else inputs
+        read = inputs[: len(op.reads)] if isinstance(op, ops.View) else inputs
         given = all(self.graph.node(w) is None or w in self.outside for w in read)
         given = given and not any(self.graph.late[w] for w in inputs)
-        known = isinstance(op, Reindex) and op.kind in ("split", "merge")
-        return given and (known or (isinstance(op, View) and op.trusts_inputs()))
+        known = isinstance(op, ops.Reindex) and op.kind in ("split", "merge")
+        return given and (known or (isinstance(op, ops.View) and op.trusts_inputs()))
 
     def _refuse_mixer(self, node: Node) -> None:
         """Raises NotStreamable for a box that mixes positions of the axis and depends on a statistic."""
         box = node.box
-        if isinstance(box.op, (FoldOp, GroupOp)):
+        if isinstance(box.op, (ops.FoldOp, ops.GroupOp)):
             why = "it runs in a loop or in groups already"
-        elif isinstance(box.op, View):
+        elif isinstance(box.op, ops.View):
             why = "its positions along the axis are computed"
-        elif isinstance(box.op, Generic):
+        elif isinstance(box.op, ops.Generic):
             why = "nothing is known of what it does along the axis"
         else:
             why = "it needs the whole axis"
@@ -232,7 +221,7 @@ class Cascade(Distribution):
     def _moved(self, node: Node) -> int | None:
         """A reduction with operations that involve statistics moved out of it; None where that is not possible."""
         op = node.box.op
-        if not isinstance(op, Reduce) or self.plain:
+        if not isinstance(op, ops.Reduce) or self.plain:
             return None
         known = dict(self.components)
         try:
@@ -249,9 +238,9 @@ class Cascade(Distribution):
         box, op = node.box, node.box.op
         try:
             forms = [self.form_of(self.image[w]) for w in node.inputs]
-            if isinstance(op, Einsum) or (isinstance(op, Reduce) and op.monoid == "sum"):
+            if isinstance(op, ops.Einsum) or (isinstance(op, ops.Reduce) and op.monoid == "sum"):
                 form = self.contract(forms, list(box.dom), box.cod[0].names, box.line)
-            elif isinstance(op, Reduce) and op.monoid in ("max", "min"):
+            elif isinstance(op, ops.Reduce) and op.monoid in ("max", "min"):
                 form = self.extremum(op, forms[0], box)
             else:
                 form = self.pure(box, forms[0])
@@ -283,6 +272,6 @@ def reduces(box: Box, axis: str) -> bool:
     >>> reduces(reduce_box("sum", "x", ArrayType((Axis("x"),))), "x")
     True
     """
-    if isinstance(box.op, Reduce):
+    if isinstance(box.op, ops.Reduce):
         return box.op.axis == axis
-    return isinstance(box.op, Einsum) and any(axis in t.names for t in box.dom) and axis not in box.cod[0].names
+    return isinstance(box.op, ops.Einsum) and any(axis in t.names for t in box.dom) and axis not in box.cod[0].names
