@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from importlib import import_module
 from typing import Any
 
 from catdiag.codegen.torch_reference import torch_reference
 from catdiag.integrations.graph_regions import Region
 from catdiag.runtime.module_cache import digest
-from catdiag.runtime.torch_operator import NAMESPACE
+from catdiag.runtime.torch_operator import NAMESPACE, operator_library
 from catdiag.util.errors import CatdiagError
 
 TOLERANCES = {"torch.float64": 1e-9, "torch.float32": 1e-3, "torch.float16": 1e-2, "torch.bfloat16": 5e-2}
@@ -107,10 +106,7 @@ def results_of(region: Region) -> tuple[Any, ...]:
 
 
 def operator_of(region: Region, *, reference: bool, check: bool, training: bool = False) -> Any:
-    """The operator of a region; equal regions have one. It has a backward pass if it is for `training`.
-
-    It is defined without the checks of `torch.library.custom_op`, which take longer than a small kernel.
-    """
+    """The operator of a region; equal regions have one. It has a backward pass if it is for `training`."""
     torch = import_module("torch")
     results = results_of(region)
     plan = "" if region.plan is None or reference else region.plan.code("triton")
@@ -121,7 +117,7 @@ def operator_of(region: Region, *, reference: bool, check: bool, training: bool 
         return known.default
     arguments = ", ".join(f"Tensor a{k}" for k in range(len(region.example)))
     outputs = "Tensor" if len(results) == 1 else f"({', '.join(['Tensor'] * len(results))})"
-    runner, library = RegionRunner(region, reference, check), _library()
+    runner, library = RegionRunner(region, reference, check), operator_library()
 
     def fake(*arrays: Any) -> Any:
         made = tuple(torch.empty(t.shape, dtype=t.dtype, device=t.device) for t in results)
@@ -138,12 +134,6 @@ def operator_of(region: Region, *, reference: bool, check: bool, training: bool 
             lib=library,
         )
     return getattr(getattr(torch.ops, NAMESPACE), name).default
-
-
-@cache
-def _library() -> Any:
-    """What holds the definitions of operators: without it they are gone."""
-    return import_module("torch").library.Library(NAMESPACE, "FRAGMENT")
 
 
 def _save_inputs(ctx: Any, inputs: Sequence[Any], output: Any) -> None:

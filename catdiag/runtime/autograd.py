@@ -2,12 +2,15 @@
 
 An operator that is differentiated runs the forward pass of a program, which gives its results and what it saves; its
 backward pass is another operator (`catdiag.rewrite.differentiate.forward_and_backward`). Autograd knows one formula for
-it, registered with `torch.library.register_autograd`, so that it works under `torch.compile` too.
+it, registered with `torch.library.register_autograd`, so that it works under `torch.compile` too. Where nothing traces,
+the same formula runs without torch's dispatcher: the operator is not called then.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from catdiag.runtime.module_cache import needed
@@ -15,6 +18,37 @@ from catdiag.util.errors import CatdiagError
 
 if TYPE_CHECKING:
     from catdiag.rewrite.differentiate.forward_and_backward import ForwardAndBackward
+
+
+@dataclass(frozen=True)
+class BackwardFormula:
+    """What autograd keeps of a forward pass, and how it runs the backward pass on it."""
+
+    passes: ForwardAndBackward
+
+    def save(self, ctx: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
+        """Keeps what the backward pass reads, tensors and numbers."""
+        read = [*[inputs[k] for k in self.passes.reads], *[outputs[k] for k in self.passes.saved]]
+        is_tensor = self.tensors
+        ctx.save_for_backward(*[value for value, tensor in zip(read, is_tensor, strict=True) if tensor])
+        ctx.numbers = [None if tensor else value for value, tensor in zip(read, is_tensor, strict=True)]
+
+    def pulled(self, ctx: Any, cotangents: Sequence[Any], backward: Callable[..., Any]) -> tuple[Any, ...]:
+        """The cotangents of all inputs, by what runs the backward pass."""
+        tensors = iter(ctx.saved_tensors)
+        read = [next(tensors) if value is None else value for value in ctx.numbers]
+        found = backward(*read, *[cotangents[k] for k in self.passes.of])
+        given: list[Any] = [None] * len(self.passes.forward.dom)
+        for k, value in zip(self.passes.wrt, found if isinstance(found, (tuple, list)) else (found,), strict=True):
+            given[k] = value
+        return tuple(given)
+
+    @cached_property
+    def tensors(self) -> tuple[bool, ...]:
+        """Of what the backward pass reads of inputs and outputs of the forward pass, which are tensors."""
+        forward = self.passes.forward
+        return (*(bool(forward.dom[k].axes) for k in self.passes.reads),
+                *(bool(forward.cod[k].axes) for k in self.passes.saved))  # fmt: skip
 
 
 def register_backward(name: str, passes: ForwardAndBackward, backward: Callable[..., Any], library: Any = None) -> None:
@@ -26,28 +60,78 @@ def register_backward(name: str, passes: ForwardAndBackward, backward: Callable[
     not installed; calls of the operator raise it where an input requires a gradient by which it has none.
     """
     torch = needed("torch", "registering a backward pass")
-    names = passes.forward.input_names
+    names, formula = passes.forward.input_names, BackwardFormula(passes)
 
     def save(ctx: Any, inputs: Sequence[Any], output: Any) -> None:
         outputs = output if isinstance(output, (tuple, list)) else (output,)
         for k, needs in enumerate(ctx.needs_input_grad[: len(names)]):
             if needs and k not in passes.wrt:
                 raise CatdiagError(without_gradient(names[k], [names[i] for i in passes.wrt]))
-        read = [*(inputs[k] for k in passes.reads), *(outputs[k] for k in passes.saved)]
-        ctx.save_for_backward(*(value for value in read if isinstance(value, torch.Tensor)))
-        ctx.numbers = [None if isinstance(value, torch.Tensor) else value for value in read]
+        formula.save(ctx, inputs, outputs)
         constant = [array for k, array in enumerate(outputs) if k not in passes.of]
         if constant:
             ctx.mark_non_differentiable(*constant)
 
     def pulled(ctx: Any, *cotangents: Any) -> tuple[Any, ...]:
-        tensors = iter(ctx.saved_tensors)
-        read = [next(tensors) if value is None else value for value in ctx.numbers]
-        found = backward(*read, *(cotangents[k] for k in passes.of))
-        by_input = dict(zip(passes.wrt, found if isinstance(found, (tuple, list)) else (found,), strict=True))
-        return tuple(by_input.get(k) for k in range(len(names)))
+        return formula.pulled(ctx, cotangents, backward)
 
     torch.library.register_autograd(name, pulled, setup_context=save, lib=library)
+
+
+def eager_function(
+    passes: ForwardAndBackward, forward: Callable[..., Any], backward: Callable[..., Any], operator: Callable[..., Any]
+) -> Callable[..., Any]:
+    """The results of a forward pass, differentiated as the operator of `register_backward` is, for plain tensors where
+    nothing traces: `forward` and `backward` run the passes without torch's dispatcher, which takes longer than both.
+
+    `operator` is that of the backward pass. It runs where the gradient is to be differentiated, which it refuses.
+    """
+    torch = needed("torch", "differentiating a kernel")
+    formula, count = BackwardFormula(passes), passes.results
+    constant = [k for k in range(count) if k not in passes.of]
+
+    class Passes(torch.autograd.Function):  # type: ignore[misc, name-defined]
+        """Both passes."""
+
+        @staticmethod
+        def forward(ctx: Any, *inputs: Any) -> Any:
+            """Runs the forward pass, and keeps what the backward pass reads."""
+            made = forward(*inputs)
+            outputs = made if isinstance(made, tuple) else (made,)
+            formula.save(ctx, inputs, outputs)
+            if constant:
+                ctx.mark_non_differentiable(*[outputs[k] for k in constant])
+            return outputs[0] if count == 1 else outputs[:count]
+
+        @staticmethod
+        def backward(ctx: Any, *cotangents: Any) -> tuple[Any, ...]:
+            """Runs the backward pass."""
+            return formula.pulled(ctx, cotangents, operator if torch.is_grad_enabled() else backward)
+
+    return Passes.apply  # type: ignore[no-any-return]
+
+
+def is_plain(tensors: Sequence[Any]) -> bool:
+    """Whether tensors are torch's own, and nothing traces, transforms or overrides what is called on them."""
+    import torch
+
+    kinds = (torch.Tensor, torch.nn.Parameter)
+    return (
+        all(type(t) in kinds for t in tensors)
+        and not torch._C._len_torch_dispatch_stack()
+        and torch._C._functorch.peek_interpreter_stack() is None
+    )
+
+
+def register_no_backward(name: str, argument: str, library: Any) -> None:
+    """Registers that the operator `name`, of which `argument` is an input, has no backward pass. Where it is asked for
+    one, CatdiagError is raised."""
+    torch = needed("torch", "registering an operator")
+
+    def refused(ctx: Any, *cotangents: Any) -> None:
+        raise CatdiagError(without_gradient(argument, []))
+
+    torch.library.register_autograd(name, refused, lib=library)
 
 
 def without_gradient(name: str, others: Sequence[str]) -> str:

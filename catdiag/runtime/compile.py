@@ -7,7 +7,7 @@ that `catdiag.testing.assert_compiled` can compare the two.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
 from importlib import import_module
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from catdiag.category.diagram import Diagram, HasDiagram, diagram_of
 from catdiag.category.types import INTEGER_BYTES, size_value
 from catdiag.execute.size_inference import sizes_from_shapes, solve
-from catdiag.runtime.autograd import without_gradient
+from catdiag.runtime.autograd import eager_function, is_plain, without_gradient
 from catdiag.runtime.cuda_graph import GraphedLaunch
 from catdiag.runtime.dlpack import is_jax_array, on_tensors
 from catdiag.runtime.machine_code import binaries, launches
@@ -60,6 +60,11 @@ class TrainingKernels:
     def op(self) -> Any:
         """The forward pass as an operator of torch, of which autograd knows the backward pass."""
         return register(self.forward, self.passes, self.backward.op)
+
+    @cached_property
+    def function(self) -> Callable[..., Any]:
+        """The results of the forward pass, differentiated by autograd, for plain tensors where nothing traces."""
+        return eager_function(self.passes, self.forward.execute, self.backward.execute, self.backward.op)
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,7 +152,7 @@ class CompiledKernel:
         """
         import torch
 
-        if any(not isinstance(a, torch.Tensor) and is_jax_array(a) for a in arrays):
+        if any(not isinstance(a, (torch.Tensor, int, float)) and is_jax_array(a) for a in arrays):
             return on_tensors(partial(self, out=out), arrays)
         arrays = self._autocast(arrays)
         if torch.is_grad_enabled() and any(isinstance(a, torch.Tensor) and a.requires_grad for a in arrays):
@@ -160,10 +165,17 @@ class CompiledKernel:
                     "out= is given under torch.compile: expected no out=, since the kernel's operator changes no tensor"
                 )
             return self.op(*arrays)
-        values, device, sizes = self._checked(arrays)
-        options: dict[str, Any] = {**sizes, **self.options}
-        if out is not None:
-            options["out"] = out
+        return self.execute(*arrays) if out is None else self._executed(arrays, {"out": out})
+
+    def execute(self, *arrays: Any) -> Any:
+        """Runs the kernel on tensors and numbers, whatever is differentiated by them: what its operator does."""
+        return self._executed(arrays, {})
+
+    def _executed(self, arrays: tuple[Any, ...], further: Mapping[str, Any]) -> Any:
+        import torch
+
+        values, device, options = self._checked(arrays)
+        options = {**options, **further}
         if device is None or device.type != "cuda" or device.index == torch.cuda.current_device():
             return self._run(values, device, options)
         with torch.cuda.device(device):  # Triton launches on the current device
@@ -187,12 +199,35 @@ class CompiledKernel:
         """The results of the forward pass, of which autograd knows the backward pass."""
         import torch
 
-        wrt = tuple(k for k, a in enumerate(arrays) if isinstance(a, torch.Tensor) and a.requires_grad)
-        values = arrays if torch.compiler.is_compiling() else self._checked(arrays)[0]
-        found = getattr(getattr(torch.ops, NAMESPACE), self._operator_name(wrt))(*values)
+        wrt = tuple([k for k, a in enumerate(arrays) if isinstance(a, torch.Tensor) and a.requires_grad])
+        if torch.compiler.is_compiling():
+            found = getattr(getattr(torch.ops, NAMESPACE), self._operator_name(wrt))(*arrays)
+        else:
+            values = self._with_numbers(arrays)
+            if wrt not in self._functions:
+                self._operator_by(wrt)
+            if is_plain([a for a in values if not isinstance(a, (int, float))]):
+                return self._functions[wrt](*values)
+            try:  # the operator checks what it is given
+                found = self._operators[wrt](*values)
+            except (TypeError, RuntimeError):
+                self._checked(arrays)  # says what is wrong in the words of the program, where that is an argument
+                raise
         count = len(self.code.outputs)
         results = found[:count] if isinstance(found, (tuple, list)) else (found,)
         return results[0] if count == 1 else tuple(results)
+
+    def _with_numbers(self, arrays: tuple[Any, ...]) -> Sequence[Any]:
+        """The arguments, with numbers where the kernel takes such."""
+        numbers = self._numbers
+        if all(isinstance(arrays[k], (int, float)) for k in numbers if k < len(arrays)):
+            return arrays
+        return [_number(self.code.inputs[k], a) if k in numbers else a for k, a in enumerate(arrays)]
+
+    @cached_property
+    def _numbers(self) -> tuple[int, ...]:
+        """The inputs without axes."""
+        return tuple(k for k, argument in enumerate(self.code.inputs) if not argument.ty.axes)
 
     def _operator_by(self, wrt: tuple[int, ...]) -> Any:
         """The operator that is differentiated by some inputs. Raises CatdiagError where the kernel has no gradient."""
@@ -203,7 +238,8 @@ class CompiledKernel:
             if self.gradient is None or not argument.ty.axes:
                 raise CatdiagError(without_gradient(argument.name, []))
         if wrt not in self._operators and self.gradient is not None:
-            self._operators[wrt] = self.gradient(wrt).op
+            made = self.gradient(wrt)
+            self._operators[wrt], self._functions[wrt] = made.op, made.function
         return self._operators[wrt]
 
     @cached_property
@@ -211,7 +247,12 @@ class CompiledKernel:
         """The operators that are differentiated, by the numbers of the inputs."""
         return {}
 
-    def _run(self, values: list[Any], device: Any, options: dict[str, Any]) -> Any:
+    @cached_property
+    def _functions(self) -> dict[tuple[int, ...], Callable[..., Any]]:
+        """What runs in place of these operators where nothing traces."""
+        return {}
+
+    def _run(self, values: Sequence[Any], device: Any, options: dict[str, Any]) -> Any:
         """Launches the kernels, or replays a graph of their launches."""
         import torch
 
@@ -235,32 +276,36 @@ class CompiledKernel:
         return partial(launch, functions=self.functions) if self.functions else launch
 
     @cached_property
-    def _known(self) -> dict[Any, dict[str, int]]:
-        """A cache of checked shapes, types and devices, with the sizes that the launch function takes by name."""
+    def _known(self) -> dict[Any, tuple[Any, dict[str, int]]]:
+        """A cache of arguments that were checked, by shapes, types and devices, and types of numbers: the device, and
+        what the launch function takes by name."""
         return {}
 
-    def _checked(self, arrays: tuple[Any, ...]) -> tuple[list[Any], Any, dict[str, int]]:
-        """The launch function's arguments, their device (None if all are numbers), and the sizes it takes by name."""
+    def _checked(self, arrays: tuple[Any, ...]) -> tuple[Sequence[Any], Any, dict[str, int]]:
+        """The launch function's arguments, their device (None if all are numbers), and what it takes by name."""
         import torch
 
+        tensor = torch.Tensor
+        place = tuple([(a.shape, a.dtype, a.device) if isinstance(a, tensor) else type(a) for a in arrays])
+        if place in self._known:
+            return arrays, *self._known[place]
         inputs = self.code.inputs
         if len(arrays) != len(inputs):
             names = ", ".join(a.name for a in inputs)
             raise TypeMismatch(f"{self.code.entry} was given {len(arrays)} inputs: expected {len(inputs)}, {names}")
-        values, key, device = [], [], None
+        values, device = [], None
         for argument, value in zip(inputs, arrays, strict=True):
             if not argument.ty.axes:
                 values.append(_number(argument, value))
                 continue
-            if not isinstance(value, torch.Tensor):
+            if not isinstance(value, tensor):
                 raise TypeMismatch(f"input {argument.name!r} is a {type(value).__name__}: expected a torch tensor")
             values.append(value)
             device = device or value.device
-            key.append((value.shape, value.dtype, value.device))
-        place = tuple(key)
-        if place not in self._known:
-            self._known[place] = self._check(values)
-        return values, device, self._known[place]
+        options = {**self._check(values), **self.options}
+        if all(a is b for a, b in zip(arrays, values, strict=True)):
+            self._known[place] = device, options
+        return values, device, options
 
     def _check(self, values: list[Any]) -> dict[str, int]:
         """Checks element types, devices and shapes; gives the sizes that the launch function takes by name."""

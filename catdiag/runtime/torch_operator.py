@@ -8,10 +8,11 @@ results follow from the types of the diagram, without a run (fake tensors).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 from catdiag.category.types import ArrayType, show_size, size_value
-from catdiag.runtime.autograd import register_backward
+from catdiag.runtime.autograd import register_backward, register_no_backward
 from catdiag.runtime.module_cache import ModuleSource, SourceArgument, digest, needed
 
 if TYPE_CHECKING:
@@ -46,8 +47,8 @@ class Launchable(Protocol):
     def sizes(self, *arrays: Any) -> dict[str, int]:
         """The sizes that the shapes of arrays determine."""
 
-    def __call__(self, *arrays: Any) -> Any:
-        """Runs the kernel."""
+    def execute(self, *arrays: Any) -> Any:
+        """Runs the kernel on tensors and numbers, whatever is differentiated by them."""
 
 
 def name_of(compiled: Launchable, further: str = "") -> str:
@@ -76,6 +77,15 @@ def schema(inputs: Sequence[SourceArgument], outputs: Sequence[SourceArgument]) 
     return f"({', '.join(arguments)}) -> {results[0] if len(results) == 1 else '(' + ', '.join(results) + ')'}"
 
 
+@cache
+def operator_library() -> Any:
+    """What holds the definitions of operators: without it they are gone.
+
+    Operators are defined here without the checks of `torch.library.custom_op`, which take longer than a small kernel.
+    """
+    return needed("torch", "registering a kernel").library.Library(NAMESPACE, "FRAGMENT")
+
+
 def register(compiled: Launchable, passes: ForwardAndBackward | None = None, backward: Any = None) -> Any:
     """The operator of a kernel: the one registered under its name, or a new one.
 
@@ -89,10 +99,6 @@ def register(compiled: Launchable, passes: ForwardAndBackward | None = None, bac
     if known is not None:
         return known.default
 
-    def run(*arrays: Any) -> Any:
-        values = [a.detach() if isinstance(a, torch.Tensor) else a for a in arrays]
-        return compiled(*values)
-
     def shapes(*arrays: Any) -> Any:
         sizes = compiled.sizes(*arrays)
         device = next((a.device for a in arrays if isinstance(a, torch.Tensor)), None)
@@ -102,12 +108,14 @@ def register(compiled: Launchable, passes: ForwardAndBackward | None = None, bac
         )
         return made[0] if len(made) == 1 else made
 
-    operator = torch.library.custom_op(
-        f"{NAMESPACE}::{name}", run, mutates_args=(), schema=schema(compiled.code.inputs, compiled.code.outputs)
-    )
-    operator.register_fake(shapes)
+    library = operator_library()
+    library.define(name + schema(compiled.code.inputs, compiled.code.outputs), tags=(torch.Tag.pt2_compliant_tag,))
+    library.impl(name, compiled.execute, "CompositeExplicitAutograd")
+    torch.library.register_fake(f"{NAMESPACE}::{name}", shapes, lib=library)
     if passes is not None:
-        register_backward(f"{NAMESPACE}::{name}", passes, backward)
+        register_backward(f"{NAMESPACE}::{name}", passes, backward, library)
+    else:
+        register_no_backward(f"{NAMESPACE}::{name}", compiled.code.inputs[0].name, library)
     return getattr(getattr(torch.ops, NAMESPACE), name).default
 
 
