@@ -43,7 +43,22 @@ def test_terms_that_were_made_twice_are_equal(monkeypatch: pytest.MonkeyPatch) -
     other = _made()
     assert other is not t
     assert (other, hash(other), {t: 1}[other]) == (t, hash(t), 1)
+    assert size("n") is not t.args[0] and size("n") == t.args[0]
     assert add(t, other) != add(t, size("n"))
+
+
+def test_terms_of_one_hash_are_compared_by_structure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As hash(-1) is hash(-2), and as any two hashes may be."""
+    assert num(-1) != num(-2) and hash(num(-1)) == hash(num(-2))
+    # The terms whose hashes are changed are those of this test alone.
+    monkeypatch.setattr(terms, "_LIVING", terms._Living())
+    for t, other in (
+        (size("n"), idx("n")), (size("n"), size("m")), (read("A"), read("A", idx("q"))),
+        (read("B", idx("q")), read("B")),
+        (read("A", idx("q")), read("A", size("q"))), (fn("exp", size("k")), fn("log", size("k"))),
+    ):  # fmt: skip
+        other._hash = t._hash
+        assert t != other and other != t, (t, other)
 
 
 def test_dead_terms_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:

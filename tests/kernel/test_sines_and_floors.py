@@ -16,12 +16,15 @@ from catdiag.kernel.scalar_rules import normal
 from catdiag.kernel.terms import (
     BOT,
     ONE,
+    RANDOM,
     ZERO,
     KernelError,
     Term,
     add,
     fixed,
     fn,
+    has_own_name,
+    is_fixed,
     mul,
     num,
     read,
@@ -129,6 +132,13 @@ def test_what_is_known_of_floors_of_reals_holds() -> None:
             x, y = value(low, at), value(high, at)
             assert x < y or (c.op == "le" and x == y), (c, at)
     assert known > 30, known
+
+
+def test_a_function_of_a_user_is_none_of_the_kernel() -> None:
+    own = [fixed("erf", A), Term("apply", "%" + RANDOM, (A, B))]
+    others = [Term("apply", "xerf", (A,)), Term("apply", "%other", (A,)), Term("erf", None, (A,)), read("%erf", A)]
+    assert all(map(has_own_name, own)) and not any(map(has_own_name, others))
+    assert is_fixed(own[0]) and not any(map(is_fixed, [own[1], *others]))
 
 
 def divided(t: Term, q: Term, r: Term) -> Term:
