@@ -1,15 +1,18 @@
-"""A small Llama-like model trained by kernels of derived gradients, beside PyTorch, eager and compiled, on one GPU.
+"""Small models trained by kernels of derived gradients, beside PyTorch, eager and compiled, on one GPU.
 
     python -m benchmarks.gpu.training prepare FOLDER     where the solvers are: the kernels as text
     python -m benchmarks.gpu.training run FOLDER         where the GPU is; needs PyTorch and Triton
 
-All models have the same weights, in bf16 (with `--tiny` in fp32), and see the same tokens of a random Markov chain.
-Norms, causal attention, gated units and the loss are operators of ours: forward and backward passes planned by
+`--model` is one of `llama` (norms before, gated units), `gpt2-512`, `gpt2-1024` (GPT-2 small), `bert-512` and
+`bert-1024` (BERT large with fewer layers, which finds the tokens that were replaced by another one). All models of one
+name have the same weights, in bf16 (with `--tiny` in fp32), and see the same tokens of a random Markov chain. Norms,
+attention, activations and the loss are operators of ours: forward and backward passes planned by
 `catdiag.planner.training_plans`. Linear layers are PyTorch's in all. PyTorch's attention is
-`scaled_dot_product_attention`. Each operator is first compared by itself: the largest relative error of its result and
-gradients against float64, and the time of both passes beside eager PyTorch's and `torch.compile`'s.
-`training.json` has the loss of each step, seconds of a step (the median, without the first ten), and the peak of
-allocated memory. With `--tiny`, both parts run on small arrays, on the CPU too with TRITON_INTERPRET=1.
+`scaled_dot_product_attention`, or for GPT-2 and BERT also products and a softmax ("unfused"). With `--operators`, each
+operator is first compared by itself: the largest relative error of its result and gradients against float64, and the
+time of both passes beside eager PyTorch's and `torch.compile`'s. `training.json` has the losses, seconds of a
+step (the median, without the first ten), and the peak of allocated memory. With `--tiny`, both parts run on small
+arrays, on the CPU too with TRITON_INTERPRET=1.
 """
 
 from __future__ import annotations
@@ -32,43 +35,60 @@ from benchmarks.gpu.layers import entry_of  # noqa: E402
 from benchmarks.gpu.rounds import timed_in_rounds  # noqa: E402
 
 FILE, RESULTS, EPS = "training_kernels.json", "training.json", 1e-5
-LARGE: dict[str, int] = {"b": 2, "q": 4096, "h": 16, "d": 128, "f": 5504, "v": 8192, "layers": 4}
+GPT2: dict[str, int] = {"h": 12, "d": 64, "f": 3072, "v": 50304, "layers": 12}
+BERT: dict[str, int] = {"h": 16, "d": 64, "f": 4096, "v": 30528, "layers": 8}
+MODELS: dict[str, dict[str, int]] = {
+    "llama": {"b": 2, "q": 4096, "h": 16, "d": 128, "f": 5504, "v": 8192, "layers": 4},
+    "gpt2-512": {"b": 16, "q": 512, **GPT2},
+    "gpt2-1024": {"b": 8, "q": 1024, **GPT2},
+    "bert-512": {"b": 16, "q": 512, **BERT},
+    "bert-1024": {"b": 8, "q": 1024, **BERT},
+}
 TINY: dict[str, int] = {"b": 1, "q": 32, "h": 2, "d": 16, "f": 48, "v": 64, "layers": 2}
+UNFUSED = "eager, unfused"
 Function = Callable[..., Any]
 
 
 # -- where the solvers are ------------------------------------------------------------------------------------------
 
 
-def programs(s: Mapping[str, int]) -> dict[str, tuple[Any, dict[str, int]]]:
-    """The operators, with their sizes."""
+def programs(name: str, s: Mapping[str, int]) -> dict[str, tuple[Any, dict[str, int]]]:
+    """The operators of a model, with their sizes."""
     import catdiag as cd
 
     @cd.algorithm("h q d, h x d, h x d -> h q d", name="attention")
     def attention(Q: Any, K: Any, V: Any) -> Any:
         S = cd.einsum("h q d, h x d -> h q x", Q, K) / cd.sqrt(cd.size("d"))
-        P = cd.softmax(cd.where(cd.index("x") <= cd.index("q"), S, -cd.inf), "x")
-        return cd.einsum("h q x, h x d -> h q d", P, V)
+        if is_causal(name):
+            S = cd.where(cd.index("x") <= cd.index("q"), S, -cd.inf)
+        return cd.einsum("h q x, h x d -> h q d", cd.softmax(S, "x"), V)
 
     gated = cd.algorithm("t f, t f -> t f", name="gated")(lambda A, B: cd.nn.silu(A) * B)
+    gelu = cd.algorithm("t f -> t f", name="gelu")(lambda A: cd.nn.gelu(A))
     tokens, width = s["b"] * s["q"], s["h"] * s["d"]
+    norm = cd.library.rms_norm if name == "llama" else cd.library.layer_norm
     return {
         "attention": (attention, {"h": s["b"] * s["h"], "q": s["q"], "x": s["q"], "d": s["d"]}),
-        "norm": (cd.library.rms_norm, {"t": tokens, "d": width}),
-        "gated": (gated, {"t": tokens, "f": s["f"]}),
+        "norm": (norm, {"t": tokens, "d": width}),
+        "activation": (gated if name == "llama" else gelu, {"t": tokens, "f": s["f"]}),
         "loss": (cd.library.cross_entropy, {"t": tokens, "v": s["v"]}),
     }
 
 
-def prepare(folder: Path, sizes: Mapping[str, int], dtype: str, chip: str) -> None:
+def is_causal(name: str) -> bool:
+    """Whether a token of a model reads only those before it."""
+    return not name.startswith("bert")
+
+
+def prepare(folder: Path, model: str, sizes: Mapping[str, int], dtype: str, chip: str) -> None:
     """Writes the modules of each operator, and what its passes hand to each other."""
     import catdiag as cd
     from catdiag.planner.training_plans import training_plans
     from catdiag.util.files import write_whole
 
     folder.mkdir(parents=True, exist_ok=True)
-    rows: dict[str, Any] = {"sizes": dict(sizes), "dtype": dtype, "operators": {}}
-    for name, (program, lengths) in programs(sizes).items():
+    rows: dict[str, Any] = {"model": model, "sizes": dict(sizes), "dtype": dtype, "operators": {}}
+    for name, (program, lengths) in programs(model, sizes).items():
         dom = program.diagram.dom
         wrt = [k for k, ty in enumerate(dom) if ty.axes and ty.element == "real"]
         plans = training_plans(program.diagram, cd.hardware.get(chip), lengths, dtype, wrt)
@@ -86,7 +106,7 @@ def prepare(folder: Path, sizes: Mapping[str, int], dtype: str, chip: str) -> No
 # -- where the GPU is -----------------------------------------------------------------------------------------------
 
 
-def operator(folder: Path, row: Mapping[str, Any]) -> Function:
+def passes(folder: Path, row: Mapping[str, Any]) -> Function:
     """An operator that autograd differentiates, by the launch functions of its passes."""
     import torch
 
@@ -114,34 +134,42 @@ def operator(folder: Path, row: Mapping[str, Any]) -> Function:
     return Passes.apply  # type: ignore[no-any-return]
 
 
-def eager() -> dict[str, Function]:
+def eager(model: str, fused: bool = True) -> dict[str, Function]:
     """The operators in PyTorch."""
     import torch
     from torch.nn import functional as F
 
-    return {
+    causal = is_causal(model)
+
+    def attention(Q: Any, K: Any, V: Any) -> Any:
         # Arrays of three axes would take the path that has all scores in memory.
-        "attention": lambda Q, K, V: F.scaled_dot_product_attention(Q[None], K[None], V[None], is_causal=True)[0],
-        "norm": lambda X, g, eps: F.rms_norm(X, X.shape[-1:], g, eps),
-        "gated": lambda A, B: F.silu(A) * B,
+        return F.scaled_dot_product_attention(Q[None], K[None], V[None], is_causal=causal)[0]
+
+    unfused = partial(_attention, torch, causal)
+    return {
+        "attention": attention if fused else unfused,
+        "norm": lambda X, *weights: (F.rms_norm if model == "llama" else F.layer_norm)(X, X.shape[-1:], *weights),
+        "activation": (lambda A, B: F.silu(A) * B) if model == "llama" else F.gelu,
         "loss": lambda Z, label: F.cross_entropy(Z, label, reduction="none"),
-        "float64 attention": lambda Q, K, V: _attention(torch, Q, K, V),
+        "float64 attention": unfused,
     }
 
 
-def _attention(torch: Any, Q: Any, K: Any, V: Any) -> Any:
+def _attention(torch: Any, causal: bool, Q: Any, K: Any, V: Any) -> Any:
     scores = Q @ K.mT / Q.shape[-1] ** 0.5
-    mask = torch.ones(scores.shape[-2:], dtype=torch.bool, device=Q.device).tril()
-    return scores.masked_fill(~mask, -torch.inf).softmax(-1) @ V
+    if causal:
+        mask = torch.ones(scores.shape[-2:], dtype=torch.bool, device=Q.device).tril()
+        scores = scores.masked_fill(~mask, -torch.inf)
+    return scores.softmax(-1) @ V
 
 
 def compared(
-    ours: Mapping[str, Function], s: Mapping[str, int], dtype: Any, device: str, rounds: int
+    ours: Mapping[str, Function], model: str, s: Mapping[str, int], dtype: Any, device: str, rounds: int
 ) -> dict[str, Any]:
     """Of each operator the errors of ours and of PyTorch's against float64, and the times of both passes."""
     import torch
 
-    made, theirs, found = torch.Generator(device).manual_seed(0), eager(), {}
+    made, theirs, found = torch.Generator(device).manual_seed(0), eager(model), {}
     contestants = {"catdiag": ours, "eager": theirs}
     if device == "cuda":
         contestants["torch.compile"] = {
@@ -151,12 +179,12 @@ def compared(
     def normal(*shape: int) -> Any:
         return torch.randn(shape, generator=made, device=device).to(dtype).requires_grad_()
 
-    tokens, heads = s["b"] * s["q"], (s["b"] * s["h"], s["q"], s["d"])
+    tokens, heads, weights = s["b"] * s["q"], (s["b"] * s["h"], s["q"], s["d"]), 1 if model == "llama" else 2
     label = torch.randint(s["v"], (tokens,), generator=made, device=device)
     given: dict[str, tuple[Any, ...]] = {
         "attention": (normal(*heads), normal(*heads), normal(*heads)),
-        "norm": (normal(tokens, s["h"] * s["d"]), normal(s["h"] * s["d"]), EPS),
-        "gated": (normal(tokens, s["f"]), normal(tokens, s["f"])),
+        "norm": (normal(tokens, s["h"] * s["d"]), *[normal(s["h"] * s["d"]) for _ in range(weights)], EPS),
+        "activation": tuple(normal(tokens, s["f"]) for _ in range(2 if model == "llama" else 1)),
         "loss": (normal(tokens, s["v"]), label),
     }
 
@@ -185,67 +213,112 @@ def compared(
     return found
 
 
-def model(operators: Mapping[str, Function], s: Mapping[str, int], dtype: Any, device: str) -> Any:
-    """The model, with operators of ours or of PyTorch."""
+def block(operators: Mapping[str, Function], name: str, s: Mapping[str, int]) -> Any:
+    """A layer of a model, of tokens of all rows."""
     import torch
     from torch import nn
 
-    width, heads, rows = s["h"] * s["d"], s["h"], s["b"]
+    width, heads, rows, llama = s["h"] * s["d"], s["h"], s["b"], name == "llama"
+
+    class Norm(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.gain = nn.Parameter(torch.ones(width))
+            self.shift = None if llama else nn.Parameter(torch.zeros(width))
+
+        def forward(self, x: Any) -> Any:
+            return operators["norm"](x, self.gain, *([] if self.shift is None else [self.shift]), EPS)
 
     class Block(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.first, self.second = (nn.Parameter(torch.ones(width)) for _ in range(2))
-            self.qkv, self.out = nn.Linear(width, 3 * width, bias=False), nn.Linear(width, width, bias=False)
-            self.up, self.down = nn.Linear(width, 2 * s["f"], bias=False), nn.Linear(s["f"], width, bias=False)
+            self.first, self.second = Norm(), Norm()
+            self.qkv, self.out = nn.Linear(width, 3 * width, bias=not llama), nn.Linear(width, width, bias=not llama)
+            self.up = nn.Linear(width, (2 if llama else 1) * s["f"], bias=not llama)
+            self.down = nn.Linear(s["f"], width, bias=not llama)
+
+        def mixed(self, n: Any) -> Any:
+            q, k, v = self.qkv(n).view(rows, -1, 3, heads, s["d"]).permute(2, 0, 3, 1, 4).flatten(1, 2).unbind()
+            found = operators["attention"](q, k, v).view(rows, heads, -1, s["d"]).transpose(1, 2)
+            return self.out(found.reshape(-1, width))
+
+        def units(self, n: Any) -> Any:
+            return self.down(operators["activation"](*self.up(n).chunk(2 if llama else 1, -1)))
 
         def forward(self, x: Any) -> Any:
-            n = operators["norm"](x, self.first, EPS)
-            q, k, v = self.qkv(n).view(rows, -1, 3, heads, s["d"]).permute(2, 0, 3, 1, 4).flatten(1, 2).unbind()
-            mixed = operators["attention"](q, k, v).view(rows, heads, -1, s["d"]).transpose(1, 2)
-            x = x + self.out(mixed.reshape(-1, width))
-            a, b = self.up(operators["norm"](x, self.second, EPS)).chunk(2, -1)
-            return x + self.down(operators["gated"](a, b))
+            if not is_causal(name):  # norms after
+                x = self.first(x + self.mixed(x))
+                return self.second(x + self.units(x))
+            x = x + self.mixed(self.first(x))
+            return x + self.units(self.second(x))
+
+    return Block, Norm
+
+
+def model(operators: Mapping[str, Function], name: str, s: Mapping[str, int], dtype: Any, device: str) -> Any:
+    """The model, with operators of ours or of PyTorch."""
+    import torch
+    from torch import nn
+
+    width = s["h"] * s["d"]
+    Block, Norm = block(operators, name, s)
 
     class Model(nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.tokens = nn.Embedding(s["v"], width)
+            self.positions = None if name == "llama" else nn.Embedding(s["q"], width)
             self.blocks = nn.ModuleList(Block() for _ in range(s["layers"]))
-            self.last, self.head = nn.Parameter(torch.ones(width)), nn.Linear(width, s["v"], bias=False)
+            self.last, self.head = Norm(), nn.Linear(width, s["v"], bias=False)
 
         def forward(self, ids: Any, label: Any) -> Any:
-            x = self.tokens(ids.flatten())
-            for block in self.blocks:
-                x = block(x)
-            return operators["loss"](self.head(operators["norm"](x, self.last, EPS)), label.flatten()).float().mean()
+            x = self.tokens(ids)
+            x = (x if self.positions is None else x + self.positions.weight).flatten(0, 1)
+            for layer in self.blocks:
+                x = layer(x)
+            return operators["loss"](self.head(self.last(x)), label.flatten()).float().mean()
 
     torch.manual_seed(0)
     return Model().to(device, dtype)
 
 
+def tokens(name: str, s: Mapping[str, int], steps: int) -> Any:
+    """For each step what the model reads, and what it is to find: the tokens that follow, or those that were there
+    before every seventh was replaced."""
+    import torch
+
+    made = torch.Generator("cpu").manual_seed(1)
+    following = torch.stack([torch.randperm(s["v"], generator=made) for _ in range(4)])
+    ids = torch.randint(s["v"], (s["b"] * steps, s["q"] + 1), generator=made)
+    choice = torch.randint(4, ids.shape, generator=made)
+    for k in range(s["q"]):
+        ids[:, k + 1] = following[choice[:, k], ids[:, k]]
+    replaced = torch.where(torch.rand(ids.shape, generator=made) < 1 / 7, torch.randint_like(ids, s["v"]), ids)
+    for one, other in zip(ids.split(s["b"]), replaced.split(s["b"]), strict=True):
+        yield (one[:, :-1], one[:, 1:]) if is_causal(name) else (other[:, :-1], one[:, :-1])
+
+
 def trained(
-    operators: Mapping[str, Function], s: Mapping[str, int], dtype: Any, device: str, steps: int, compiled: bool
-) -> dict[str, Any]:
+    operators: Mapping[str, Function], name: str, s: Mapping[str, int], dtype: Any, device: str, steps: int,
+    compiled: bool,
+) -> dict[str, Any]:  # fmt: skip
     """The losses, the median seconds of a step, and the peak of allocated memory."""
     import torch
 
-    net = model(operators, s, dtype, device)
-    optimizer = torch.optim.AdamW(net.parameters(), lr=3e-4)
-    loss_of = torch.compile(net, dynamic=False) if compiled else net
-    made, gpu = torch.Generator("cpu").manual_seed(1), device == "cuda"
-    following = torch.stack([torch.randperm(s["v"], generator=made) for _ in range(4)])
+    net, gpu = model(operators, name, s, dtype, device), device == "cuda"
+    optimizer = torch.optim.AdamW(net.parameters(), lr=3e-4, fused=gpu)
+    if compiled and name == "llama":
+        net = torch.compile(net, dynamic=False)
+    elif compiled:  # one layer, which all layers run
+        for layer in net.blocks:
+            layer.compile(dynamic=False)
     losses, seconds = [], []
     if gpu:
         torch.cuda.reset_peak_memory_stats()
-    for _ in range(steps):
-        ids = torch.randint(s["v"], (s["b"], 1), generator=made)
-        for _ in range(s["q"]):
-            choice = torch.randint(4, (s["b"],), generator=made)
-            ids = torch.cat([ids, following[choice, ids[:, -1]][:, None]], 1)
-        ids = ids.to(device)
+    for ids, label in tokens(name, s, steps):
+        ids, label = ids.contiguous().to(device), label.contiguous().to(device)
         begin = time.perf_counter()
-        loss = loss_of(ids[:, :-1], ids[:, 1:].contiguous())
+        loss = net(ids, label)
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()
@@ -255,23 +328,30 @@ def trained(
     return {"losses": losses, "step_s": statistics.median(seconds[10:] or seconds), "peak_bytes": peak}
 
 
-def run(folder: Path, steps: int, rounds: int) -> None:
+def run(folder: Path, steps: int, rounds: int, by_operator: bool) -> None:
     """Compares the operators, and trains the models."""
     import torch
 
     from catdiag.util.files import write_whole
 
     row = json.loads((folder / FILE).read_text(encoding="utf-8"))
-    device, s = "cuda" if torch.cuda.is_available() else "cpu", row["sizes"]
+    device, s, name = "cuda" if torch.cuda.is_available() else "cpu", row["sizes"], row["model"]
     dtype = {"bf16": torch.bfloat16, "fp32": torch.float32}[row["dtype"]]
-    ours = {name: operator(folder, parts) for name, parts in row["operators"].items()}
-    results: dict[str, Any] = {"operators": compared(ours, s, dtype, device, rounds)}
-    for name in ("eager", *(["torch.compile"] if device == "cuda" else []), "catdiag"):
-        operators = ours if name == "catdiag" else eager()
-        results[name] = found = trained(operators, s, dtype, device, steps, name == "torch.compile")
+    ours = {operator: passes(folder, parts) for operator, parts in row["operators"].items()}
+    results: dict[str, Any] = {}
+    if by_operator:
+        results["operators"] = compared(ours, name, s, dtype, device, rounds)
+    contestants = [*([] if name == "llama" else [UNFUSED]), "eager", *(["torch.compile"] if device == "cuda" else []),
+                   "catdiag"]  # fmt: skip
+    for who in contestants:
+        operators = ours if who == "catdiag" else eager(name, fused=who != UNFUSED)
+        results[who] = found = trained(operators, name, s, dtype, device, steps, who == "torch.compile")
         first, *_, last = found["losses"]
         memory = f"{(found['peak_bytes'] or 0) / 2**30:.2f} GiB at the peak"
-        print(f"{name}: loss {first:.3f} to {last:.3f}, {1e3 * found['step_s']:.2f} ms a step, {memory}", flush=True)
+        print(
+            f"{name}, {who}: loss {first:.3f} to {last:.3f}, {1e3 * found['step_s']:.2f} ms a step, {memory}",
+            flush=True,
+        )
         write_whole(folder / RESULTS, json.dumps(results, indent=1))
 
 
@@ -280,15 +360,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("what", choices=("prepare", "run"))
     parser.add_argument("folder", type=Path)
+    parser.add_argument("--model", choices=tuple(MODELS), default="llama")
     parser.add_argument("--tiny", action="store_true", help="small arrays")
     parser.add_argument("--chip", default="H200")
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--operators", action="store_true", help="compare each operator by itself too")
     given = parser.parse_args()
     if given.what == "prepare":
-        prepare(given.folder, *((TINY, "fp32") if given.tiny else (LARGE, "bf16")), given.chip)
+        sizes, dtype = (TINY, "fp32") if given.tiny else (MODELS[given.model], "bf16")
+        prepare(given.folder, given.model, sizes, dtype, given.chip)
     else:
-        run(given.folder, given.steps, given.rounds)
+        run(given.folder, given.steps, given.rounds, given.operators)
 
 
 if __name__ == "__main__":
