@@ -293,7 +293,8 @@ def tokens(name: str, s: Mapping[str, int], steps: int) -> Any:
     choice = torch.randint(4, ids.shape, generator=made)
     for k in range(s["q"]):
         ids[:, k + 1] = following[choice[:, k], ids[:, k]]
-    replaced = torch.where(torch.rand(ids.shape, generator=made) < 1 / 7, torch.randint_like(ids, s["v"]), ids)
+    noise = torch.randint(s["v"], ids.shape, generator=made)
+    replaced = torch.where(torch.rand(ids.shape, generator=made) < 1 / 7, noise, ids)
     for one, other in zip(ids.split(s["b"]), replaced.split(s["b"]), strict=True):
         yield (one[:, :-1], one[:, 1:]) if is_causal(name) else (other[:, :-1], one[:, :-1])
 
