@@ -661,7 +661,7 @@ class Program(AsProgram):
     ) -> str:
         """The program as text in a `language`, with its options: "pseudocode", its loops with what they load and save;
         "formulas", what the loops carry (of each state the unit, element, repair, step and merge, and the finish: see
-        `catdiag.codegen.loop_state.formulas`); "numpy", the source of a function of plain NumPy; "algorithm", the
+        `catdiag.rewrite.loop_state.formulas`); "numpy", the source of a function of plain NumPy; "algorithm", the
         `@cd.algorithm` that it could have been written as (of what a derived program was derived from; see
         `catdiag.codegen.algorithm_source`); "triton", a module for GPUs, which needs `tiles`, and takes `dtype`,
         `stages` and `warps` (see `catdiag.codegen.triton.triton_module`), or what a plan writes: `program.plan(chip,
@@ -695,7 +695,7 @@ class Program(AsProgram):
 
             return algorithm_source(self._source)
         if language == "formulas":
-            from catdiag.codegen.loop_state import formulas
+            from catdiag.rewrite.loop_state import formulas
 
             return str(formulas(self._diagram, **options))
         expected = "'algorithm', 'numpy', 'pseudocode', 'formulas' or 'triton'"

@@ -17,7 +17,6 @@ from catdiag.util.errors import DoesNotFit
 
 if TYPE_CHECKING:
     from catdiag.bounds.lower_bound import BoundTerm, LowerBound
-    from catdiag.codegen.loop_state import StateFormulas
     from catdiag.cost.traffic import IO
     from catdiag.optimum.minimize import Optimum
     from catdiag.planner.derivation_search import RefusedAxis, StrategyCandidate
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from catdiag.prover.api import Theorem
     from catdiag.rewrite.claims import Verdict
     from catdiag.rewrite.derivation import Derivation, Step
+    from catdiag.rewrite.loop_state import StateFormulas
     from catdiag.rewrite.stability import Stability
 
 
@@ -122,7 +122,7 @@ class Report:
     @cached_property
     def formulas(self) -> StateFormulas:
         """The formulas of its loops' states."""
-        from catdiag.codegen.loop_state import formulas
+        from catdiag.rewrite.loop_state import formulas
 
         return formulas(self.derivation.diagram)
 
@@ -370,13 +370,7 @@ def _step(step: Step) -> dict[str, Any]:
             "solver_goals": theorem.checked.goals,
             "seconds": theorem.seconds,
         },
-        "state": None
-        if found is None
-        else {
-            "components": [c.as_dict() for c in found.components],
-            "results": [*map(str, found.finish)],
-            "shared": {name: str(formula) for name, formula in found.shared},
-        },
+        "state": None if found is None else found.as_dict(),
     }
 
 

@@ -14,6 +14,6 @@
 - `matching/`: a user's own rewrite rules: search, unification, replacement.
 - `claims`: properties of a derived loop, put as equations about the states of parts of a list (`list_states`);
   `stability` and `loop_laws` state such properties; `theorem_decorator`: equations that a user claims.
-- `hash_consed_graph`, `graph_builder`, `canonicalize`: the graphs that rewrites build; `box_formulas`: boxes, wires
-  and a found state as formulas.
+- `hash_consed_graph`, `graph_builder`, `canonicalize`: the graphs that rewrites build; `box_formulas`: boxes and
+  wires as formulas; `loop_state`: the states of loops as formulas.
 """

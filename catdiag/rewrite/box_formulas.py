@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from catdiag.category import ops
 from catdiag.category.diagram import Diagram
 from catdiag.category.formula import (
-    FALSE,
     MINUS_INFINITY,
     TRUE,
     Formula,
@@ -31,58 +29,10 @@ from catdiag.category.scalars import ScalarFunction
 from catdiag.category.substitution import inline
 from catdiag.rewrite.hash_consed_graph import HashConsedGraph
 
-if TYPE_CHECKING:
-    from catdiag.rewrite.stream.cascade import Cascade
-    from catdiag.rewrite.stream.exponential_repair import Component
-
 _INFIX = {
     "add": "+", "mul": "·", "div": "/", "eq": "=", "ne": "≠", "lt": "<", "le": "≤", "and": "∧", "or": "∨",
 }  # fmt: skip
-_UNITS = {"sum": number(0), "prod": number(1), "max": MINUS_INFINITY, "any": FALSE, "all": TRUE}
-_LONG = 12  # a longer formula, in letters, that is used twice gets a name
 _LONGEST = 500  # a longer one always gets a name
-
-
-@dataclass(frozen=True)
-class ComponentFormula:
-    """One component of the state, in formulas. `′` marks values of the longer list (in a step) or of the right list (in
-    a merge).
-    """
-
-    name: str
-    monoid: str
-    unit: Formula
-    element: Formula
-    repair: Formula | None
-    step: Formula
-    merge: Formula
-
-    def as_dict(self) -> dict[str, str | None]:
-        """The formulas as text, for JSON."""
-        return {name: None if value is None else str(value) for name, value in vars(self).items()}
-
-
-@dataclass(frozen=True)
-class FoldFormula:
-    """The state that streaming found, in formulas: its components, the results, and names for shared subformulas."""
-
-    components: tuple[ComponentFormula, ...]
-    finish: tuple[Formula, ...]
-    shared: tuple[tuple[str, Formula], ...] = ()
-
-    def __str__(self) -> str:
-        lines: list[str] = []
-        for c in self.components:
-            lines.append(f"{c.name} = {c.element}")
-            lines.append(f"  empty: {c.unit}")
-            if c.repair is not None:
-                lines.append(f"  repair: {c.repair}")
-            lines.append(f"  step: {c.step}")
-            lines.append(f"  merge: {c.merge}")
-        for k, text in enumerate(self.finish, 1):
-            lines.append(f"result{k if len(self.finish) > 1 else ''} = {text}")
-        lines.extend(f"with {name} = {text}" for name, text in self.shared)
-        return "\n".join(lines)
 
 
 class WireFormulas:
@@ -100,24 +50,9 @@ class WireFormulas:
         self.known = dict(known)
         self.shared: list[tuple[str, Formula]] = []
 
-    def share(self, roots: Iterable[int]) -> None:
-        """Gives a name to each long subformula that the roots use more than once; only to those that depend on no given
-        name.
-        """
-        roots = list(roots)
-        uses: dict[int, int] = {}
-        cone = self.graph.cone(roots, self.known)
-        for w in [*roots, *(i for v in cone if v not in self.known for i in self._inputs(v))]:
-            uses[w] = uses.get(w, 0) + 1
-        for w in cone:
-            if uses.get(w, 0) > 1 and w not in self.known and not self.graph.late[w]:
-                formula = self.of(w)
-                if len(formula.text) > _LONG:
-                    self.known[w] = self._named(formula, self.known)
-
-    def of(self, wire: int, further: Mapping[int, Formula] | None = None) -> Formula:
-        """The formula of a wire; `further` are those of further wires, for this formula only."""
-        known = {**self.known, **(further or {})}
+    def of(self, wire: int) -> Formula:
+        """The formula of a wire."""
+        known = dict(self.known)
         for w in self.graph.cone([wire], known):
             node = self.graph.node(w)
             if w not in known and node is not None:
@@ -127,17 +62,6 @@ class WireFormulas:
                     known[w] = self._named(known[w], known)
         return known[wire]
 
-    def opened(self, wire: int, further: Mapping[int, Formula] | None = None) -> Formula:
-        """The formula of a wire that has a name of its own, without that name at the top."""
-        node = self.graph.node(wire)
-        if node is None:
-            return {**self.known, **(further or {})}[wire]
-        return formula_of(node.box, [self.of(i, further) for i in node.inputs])
-
-    def _inputs(self, wire: int) -> tuple[int, ...]:
-        node = self.graph.node(wire)
-        return () if node is None else node.inputs
-
     def _named(self, formula: Formula, known: Mapping[int, Formula]) -> Formula:
         """A name for a long subformula."""
         taken = {f.data for f in known.values() if f.op == "symbol"} | {name for name, _ in self.shared}
@@ -146,12 +70,6 @@ class WireFormulas:
             k += 1
         self.shared.append((f"t{k}", formula))
         return symbol(f"t{k}")
-
-
-def formulas_of(diagram: Diagram, inputs: Sequence[Formula]) -> list[Formula]:
-    """The formulas of a diagram's outputs (named boxes inlined), given those of its inputs."""
-    said = wires_of(diagram, dict(enumerate(inputs)))
-    return [said(w) for w in inline(diagram).graph.outputs]
 
 
 def wires_of(diagram: Diagram, known: Mapping[int, Formula]) -> Callable[[int], Formula]:
@@ -264,66 +182,3 @@ BOXES: Mapping[type[ops.Op], Callable[[Any, ops.Box, Sequence[Formula]], Formula
     ops.GroupOp: _name,
 }
 """The formula of each operation."""
-
-
-def describe(
-    cascade: Cascade, components: Sequence[Component], names: Sequence[str], input_names: Sequence[str]
-) -> FoldFormula:
-    """The formulas of a cascade: its components in the order of the state, and its results.
-
-    `names` are names for the components, `input_names` those of the diagram's inputs.
-    """
-    formulas = WireFormulas(cascade.graph, dict(enumerate(map(symbol, input_names))))
-    formulas.share([*(c.wire for c in components), *(w for c in components for w in c.scales())])
-    old = {c.wire: symbol(n) for c, n in zip(components, names, strict=True)}
-    new = {c.wire: symbol(n + "′") for c, n in zip(components, names, strict=True)}
-    found = [_component(c, name, formulas, old, new) for c, name in zip(components, names, strict=True)]
-    finish = tuple(formulas.of(w, old) for w in cascade.outputs)
-    return FoldFormula(tuple(found), finish, tuple(formulas.shared))
-
-
-def _component(
-    c: Component, name: str, formulas: WireFormulas, old: Mapping[int, Formula], new: Mapping[int, Formula]
-) -> ComponentFormula:
-    """The formulas of a component, given those of the state before (`old`) and after an iteration (`new`)."""
-    factors = _factors(c, formulas, old, new)
-    repair = infix("·", *factors) if factors else None
-    own = symbol(name)
-    before = infix("·", *factors, own)
-    if c.on:
-        kept = infix("∧", *(infix("=", formulas.of(w, old), formulas.of(w, new)) for w in c.on))
-        if c.absorbs_bottom:
-            kept = infix("∨", kept, infix("=", own, MINUS_INFINITY))
-        reset = _UNITS[c.monoid]
-        if c.reset_value is not None:
-            reset = infix("·", *factors, formulas.of(c.reset_value, old))
-        repair = before = where(kept, before, reset)
-    step = _join(c.monoid, before, formulas.opened(c.wire, new if repair is not None else old))
-    sides = (own, symbol(f"{name}′"))
-    if repair is not None:
-        repairs = (symbol("repair"), symbol("repair′"))
-        sides = repairs if c.on else (infix("·", symbol("repair"), sides[0]), infix("·", symbol("repair"), sides[1]))
-    merge = _join(c.monoid, *sides)
-    return ComponentFormula(name, c.monoid, _UNITS[c.monoid], formulas.opened(c.wire, old), repair, step, merge)
-
-
-def _factors(
-    c: Component, formulas: WireFormulas, old: Mapping[int, Formula], new: Mapping[int, Formula]
-) -> list[Formula]:
-    """The factors by which the old value of a component is rescaled."""
-    found: list[Formula] = []
-    if c.scale is not None:
-        factor = call("exp", difference(formulas.of(c.scale, old), formulas.of(c.scale, new)))
-        if c.guards:
-            empty = infix("∧", *(infix("=", formulas.of(w, old), MINUS_INFINITY) for w in c.guards))
-            factor = where(empty, number(0), factor)
-        found.append(factor)
-    for w, p in c.factor:
-        pair = [formulas.of(w, state) for state in ((old, new) if p < 0 else (new, old))]
-        found += [infix("/", *pair)] * abs(p)
-    return found
-
-
-def _join(monoid: str, left: Formula, right: Formula) -> Formula:
-    signs = {"sum": "+", "prod": "·", "any": "∨", "all": "∧"}
-    return infix(signs[monoid], left, right) if monoid in signs else call(monoid, left, right)

@@ -17,20 +17,20 @@ from catdiag.kernel.terms import KernelError
 from catdiag.prover.api import Interrupted, Theorem, certify_equation, check_limit
 from catdiag.prover.proof_search import OpenGoal
 from catdiag.rewrite.claims import Claims
-from catdiag.rewrite.steps import Action, WholeArrays, makes_kernels
+from catdiag.rewrite.loop_state import StateFormulas, formulas
+from catdiag.rewrite.steps import Action, Stream, WholeArrays, makes_kernels
 from catdiag.solvers.child_process import SolverInterrupted
 from catdiag.solvers.z3 import Z3, shared
 from catdiag.util.display import AsHTML
 
 if TYPE_CHECKING:
     from catdiag.category.ops import Box
-    from catdiag.rewrite.box_formulas import FoldFormula
     from catdiag.rewrite.matching.splice import Origins
 
 
 @dataclass(frozen=True)
 class Step:
-    """One rewrite: its `action`, the diagram after it, the theorem `source = diagram`, and for a stream its `formula`.
+    """One rewrite: its `action`, the diagram after it, and the theorem `source = diagram`.
 
     - `premises`: further theorems. For a fold that the user gave: the state of a list of one element is `element`.
     - `note`: a warning about floating point, since the theorem is about real numbers.
@@ -42,12 +42,16 @@ class Step:
     action: Action
     diagram: Diagram
     theorem: Theorem
-    formula: FoldFormula | None = None
     premises: tuple[Theorem, ...] = ()
     note: str = ""
     dropped: tuple[Box, ...] = ()
     retained: WholeArrays | None = None
     part: Diagram | None = None
+
+    @property
+    def formula(self) -> StateFormulas | None:
+        """After a stream the states of the loops as formulas, read off the diagram; None for other steps."""
+        return formulas(self.diagram) if isinstance(self.action, Stream) else None
 
     @property
     def name(self) -> str:

@@ -20,13 +20,13 @@ from catdiag.category.ops import Box, Call, Const, Einsum, FoldOp, GroupOp, map_
 from catdiag.category.substitution import inline
 from catdiag.category.types import ArrayType, Axis, Ty, size_symbols, size_value
 from catdiag.cli.option_values import sizes_of
-from catdiag.codegen.loop_state import formulas
 from catdiag.codegen.numpy_source import source
 from catdiag.codegen.pseudocode import pseudocode
 from catdiag.execute.interpreter import run
 from catdiag.execute.size_inference import solve, tile_bounds
 from catdiag.rewrite.group import find as grouped
 from catdiag.rewrite.group import groupable
+from catdiag.rewrite.loop_state import formulas
 from catdiag.rewrite.stream.fold_search import candidates
 
 OPERATORS: dict[str, cd.category.Diagram] = {}

@@ -27,11 +27,11 @@ from catdiag.category.formula import (
     symbol,
     where,
 )
-from catdiag.codegen.loop_state import formulas
 from catdiag.draw.report import html, mathml, notebook, plan_section, plot_section
 from catdiag.draw.report.stylesheet import shared
 from catdiag.prover.condition_formulas import Condition
 from catdiag.rewrite.claims import Verdict
+from catdiag.rewrite.loop_state import formulas
 from catdiag.util.display import AsHTML
 
 VOID = {"meta", "br", "wbr", "col"}

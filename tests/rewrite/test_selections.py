@@ -70,7 +70,7 @@ def test_what_is_chosen_at_the_maximum_streams(name: str) -> None:
 
 def test_the_state_is_no_larger_than_it_must_be() -> None:
     derived = cd.algorithm("q x -> q")(lambda a: cd.argmax(a, "x")).stream("x")
-    assert "repair: where(max1 = max1′ ∨ max2 = -∞, max2, -x)" in str(derived.steps[0].formula)
+    assert "repair   where(max1 = max1′ ∨ max2 = -∞, max2, -x)" in str(derived.steps[0].formula)
 
 
 def test_what_is_known_of_no_margin_below_the_maximum_is_refused() -> None:

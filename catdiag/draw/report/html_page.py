@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from catdiag.codegen.loop_state import formulas
 from catdiag.codegen.pseudocode import pseudocode
 from catdiag.draw.report import cost_section, plan_section, plot_section, proof_section
 from catdiag.draw.report.html import Html, escaped, folded, joined, listed, tag
@@ -22,6 +21,7 @@ from catdiag.draw.report.state_section import WORDS, state
 from catdiag.draw.report.step_section import before_and_after, step_card
 from catdiag.draw.report.stylesheet import of_pages
 from catdiag.planner.plan import CALLED
+from catdiag.rewrite.loop_state import formulas
 from catdiag.schedule.element_widths import width
 from catdiag.schedule.stored_types import widest
 from catdiag.util.errors import require

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from catdiag.bounds.lower_bound import LowerBound
-from catdiag.codegen.loop_state import formulas
 from catdiag.codegen.pseudocode import pseudocode
 from catdiag.cost.level_formulas import LevelsIO
 from catdiag.cost.traffic import IO
@@ -25,6 +24,7 @@ from catdiag.planner.plan import KernelPlan
 from catdiag.prover.api import Theorem
 from catdiag.rewrite.claims import Verdict
 from catdiag.rewrite.derivation import Derivation
+from catdiag.rewrite.loop_state import formulas
 from catdiag.rewrite.stability import Stability
 
 

@@ -10,7 +10,7 @@ from catdiag.draw.report.mathml import math, name, of_formula
 
 if TYPE_CHECKING:
     from catdiag.category.formula import Formula
-    from catdiag.codegen.loop_state import ComponentFormulas, LoopFormulas, StateFormulas
+    from catdiag.rewrite.loop_state import ComponentFormulas, LoopFormulas, StateFormulas
 
 
 def state(found: StateFormulas) -> Html:

@@ -68,7 +68,7 @@ def explained(step: Step) -> Html:
     if isinstance(action, Stream) and action.passes > 1:
         parts.append(escaped(f", in {action.passes} passes"))
     found = ""
-    if step.formula is not None:
+    if isinstance(action, Stream):
         how = "given, and was proved" if step.premises else "found, and was proved"
         found = f". The state was {how}"
     return joined([*parts, escaped(found + ".")])

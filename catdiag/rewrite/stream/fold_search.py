@@ -35,12 +35,8 @@ def find(diagram: Diagram, axis: str) -> Streamed:
     >>> from catdiag.category.ops import reduce_box
     >>> from catdiag.category.diagram import of_box
     >>> from catdiag.category.types import ArrayType
-    >>> print(find(of_box(reduce_box("sum", "x", ArrayType((Axis("x"),)))), "x").formula)
-    sum1 = Σ_x in0
-      empty: 0
-      step: sum1 + Σ_x in0
-      merge: sum1 + sum1′
-    result = sum1
+    >>> find(of_box(reduce_box("sum", "x", ArrayType((Axis("x"),)))), "x").fold.components
+    ('sum1',)
     """
     return next(candidates(diagram, axis))
 

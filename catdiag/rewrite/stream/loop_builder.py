@@ -9,20 +9,15 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 from catdiag.category.diagram import Diagram
 from catdiag.category.ops import COMBINES, Box, Const, FoldOp, View, const_box, map_box, reduce_box
 from catdiag.category.types import ArrayType, Ty
-from catdiag.rewrite.box_formulas import describe
 from catdiag.rewrite.graph_builder import GraphBuilder, element_type, localized
 from catdiag.rewrite.local_sizes import local_size, sizes_in
 from catdiag.rewrite.stream.cascade import Cascade
 from catdiag.rewrite.stream.exponential_repair import Component
 from catdiag.util.topological_order import topological_order
-
-if TYPE_CHECKING:
-    from catdiag.rewrite.box_formulas import FoldFormula
 
 
 @dataclass(frozen=True)
@@ -35,7 +30,6 @@ class Streamed:
 
     diagram: Diagram
     fold: FoldOp
-    formula: FoldFormula
     mode: str = ""
     dropped: tuple[Box, ...] = ()
 
@@ -274,8 +268,7 @@ class LoopBuilder:
         ]
         made = builder.diagram(outputs, self.source.names)
         made.title = self.source.title
-        found = describe(self.cascade, self.components, self.names, self.source.input_names)
-        return Streamed(made, fold, found, self.cascade.mode, tuple(self.cascade.dropped))
+        return Streamed(made, fold, self.cascade.mode, tuple(self.cascade.dropped))
 
 
 def unit_of(monoid: str) -> Fraction | None:

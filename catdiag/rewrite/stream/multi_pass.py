@@ -9,15 +9,12 @@ axis. The equation is proved elsewhere, as for any rewrite.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import islice, product
 
 from catdiag.category.diagram import Diagram, Graph, Node, of_graph, reachable
-from catdiag.category.formula import symbol
 from catdiag.category.ops import FoldOp, GroupOp
 from catdiag.category.substitution import inline
 from catdiag.category.types import Ty
-from catdiag.rewrite.box_formulas import FoldFormula, formulas_of
 from catdiag.rewrite.group import find
 from catdiag.rewrite.hash_consed_graph import HashConsedGraph
 from catdiag.rewrite.stream.cascade import Cascade
@@ -51,7 +48,7 @@ def plans(diagram: Diagram, axis: str, passes: int, plain: bool = False) -> tupl
     taken: set[str] = set()
     for stage in stages[:-1]:
         found = list(candidates(stage, axis, taken, plain))
-        taken.update(c.name for c in found[0].formula.components)
+        taken.update(found[0].fold.components)
         forms.append(found)
     last = stages[-1]
     if any(axis in ty.names for ty in last.cod):
@@ -250,7 +247,7 @@ def _mapped(diagram: Diagram, axis: str, fold: FoldOp) -> Streamed:
     outputs |= dict(zip(rest, moved, strict=True))
     whole = Graph(graph.dom, tuple(nodes), tuple(outputs[k] for k in range(len(diagram.cod))))
     made = of_graph(whole, diagram.cod, diagram.input_names, diagram.title)
-    return Streamed(made, fold, FoldFormula((), tuple(formulas_of(diagram, [*map(symbol, diagram.input_names)]))))
+    return Streamed(made, fold)
 
 
 def _joined(source: Diagram, stages: Sequence[Diagram], parts: Sequence[Streamed]) -> Streamed:
@@ -259,17 +256,8 @@ def _joined(source: Diagram, stages: Sequence[Diagram], parts: Sequence[Streamed
     for part in reversed(parts[:-1]):
         made = _then(part.diagram, made)
     made = of_graph(made.graph, source.cod, source.names, source.title)
-    found = parts[-1].formula
-    components = [c for part in parts for c in part.formula.components]
-    shared = [pair for part in parts for pair in part.formula.shared]
-    count = len(source.dom)
-    for part, after in zip(parts[:-1], stages[1:], strict=True):
-        names = after.input_names[count:]
-        shared += zip(names, part.formula.finish, strict=True)
-        count += len(names)
-    joined = replace(found, components=tuple(components), shared=tuple(shared))
     dropped = tuple(box for part in parts for box in part.dropped)
-    return Streamed(made, parts[0].fold, joined, dropped=dropped)
+    return Streamed(made, parts[0].fold, dropped=dropped)
 
 
 def _then(first: Diagram, second: Diagram) -> Diagram:

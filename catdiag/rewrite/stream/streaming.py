@@ -61,7 +61,7 @@ def stream(derivation: Derivation, axis: str, by: Fold | None = None, passes: in
         )
     streamed, theorem, form = chosen
     retained = whole_arrays(streamed, base, axis)
-    step = Step(Stream(axis, count), streamed, theorem, form.formula, dropped=form.dropped, retained=retained)
+    step = Step(Stream(axis, count), streamed, theorem, dropped=form.dropped, retained=retained)
     return _regrouped(derivation, step)
 
 
@@ -111,7 +111,7 @@ def _stream_by(derivation: Derivation, axis: str, fold: Fold) -> Derivation:
     # Whether the user's fold keeps the maxima that the source divides by is not examined.
     dropped = divisions(source, axis)
     retained = whole_arrays(streamed, source, axis)
-    step = Step(Stream(axis), streamed, made.theorem, made.formula, (made.element,), dropped=dropped, retained=retained)
+    step = Step(Stream(axis), streamed, made.theorem, (made.element,), dropped=dropped, retained=retained)
     return _regrouped(replace(derivation, unchanged=None), step)
 
 

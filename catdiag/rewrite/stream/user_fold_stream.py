@@ -7,14 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from catdiag.category.diagram import Diagram
-from catdiag.category.formula import of_size, position, symbol
 from catdiag.category.index_maps import Read, View
 from catdiag.category.ops import reindex_box
 from catdiag.prover.api import Refuted, Undecided, how_false
-from catdiag.rewrite.box_formulas import ComponentFormula, FoldFormula, formulas_of
 from catdiag.rewrite.stream.user_fold import Fold, UserFold, use, writer
 from catdiag.rewrite.stream.user_fold_counterexample import FEW, MANY, WITH_EMPTY, false_fold
-from catdiag.rewrite.stream.user_fold_state import monoid_of, with_states
+from catdiag.rewrite.stream.user_fold_state import with_states
 from catdiag.rewrite.stream.user_fold_tracing import require_streamed, typed
 from catdiag.util.errors import NotStreamable
 
@@ -27,12 +25,11 @@ Prove = Callable[[Diagram, Diagram, bool], "Theorem | str"]
 
 @dataclass(frozen=True)
 class GivenStream:
-    """A diagram with the user's loop, its theorem, the theorem about one element, and the formulas."""
+    """A diagram with the user's loop, its theorem, and the theorem about one element."""
 
     diagram: Diagram
     theorem: Theorem
     element: Theorem
-    formula: FoldFormula
 
 
 def stream_by(source: Diagram, axis: str, fold: Fold, assume: Sequence[str], prove: Prove) -> GivenStream:
@@ -75,7 +72,7 @@ def stream_by(source: Diagram, axis: str, fold: Fold, assume: Sequence[str], pro
         found = None if guessed else false_fold(given, FEW, assume, states=False, splits=WITH_EMPTY)
         if found is not None:
             raise Refuted(how_false(title, found), found)
-        return GivenStream(diagram, theorem, element, described(given))
+        return GivenStream(diagram, theorem, element)
     if guessed and false_fold(given, FEW, assume) is not None:
         names = ", ".join(given.names[k] for k in typed(fold, source, given.axis).missing)
         raise NotStreamable(f"{title}: {names} as a function of the list was not found; give it as state=", fold.line)
@@ -93,24 +90,3 @@ def _of_one(given: UserFold) -> tuple[Diagram, Diagram]:
     made = use(builder, given.element, wires)
     cast = [builder.cast(w, ty) for w, ty in zip(made, given.states, strict=True)]
     return left, builder.diagram(cast, left.names)
-
-
-def described(given: UserFold) -> FoldFormula:
-    """The formulas of a fold: its components and its results."""
-    k = len(given.names)
-    names, primed = [*map(symbol, given.names)], [symbol(f"{n}′") for n in given.names]
-    inputs = [*map(symbol, given.source.input_names), position(given.axis.name)]
-    whole = {symbol(given.block): of_size(given.axis.size)}
-    states = [s.replaced(whole) for s in formulas_of(given.of_list(given.block), inputs)]
-    units = formulas_of(given.unit, ())
-    merges = formulas_of(given.merge, (*names, *primed))
-    blocks = formulas_of(given.merge, (*names, *states))
-    resident = [n for n, ty in zip(inputs, given.source.dom, strict=False) if ty.axis(given.axis.name) is None]
-    results = formulas_of(given.finish, (*names, *resident))
-    parts = [
-        ComponentFormula(
-            given.names[j], monoid_of(given.merge, j) or "", units[j], states[j], None, blocks[j], merges[j]
-        )
-        for j in range(k)
-    ]
-    return FoldFormula(tuple(parts), tuple(results))

@@ -68,6 +68,11 @@ class StateFormulas:
     finish: tuple[tuple[str, Formula], ...]
     shared: tuple[tuple[str, Formula], ...]
 
+    @property
+    def components(self) -> tuple[ComponentFormulas, ...]:
+        """The components of all loops."""
+        return tuple(c for loop in self.loops for c in loop.components)
+
     def __str__(self) -> str:
         lines: list[str] = []
         for loop in self.loops:
