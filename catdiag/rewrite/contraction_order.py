@@ -254,7 +254,7 @@ class _Reassociation:
                 if len(names) > already:
                     marked += [[(w, image[w]) for w in node.inputs], [(root, start)]]
         outputs = tuple(image[w] for w in graph.outputs)
-        kept = self._numbered(terms, outputs)
+        kept = terms.renumbered(outputs)
         made = of_graph(
             reachable(Graph(graph.dom, tuple(terms.nodes), outputs)), self.source.cod, self.source.names,
             self.source.title,
@@ -269,17 +269,6 @@ class _Reassociation:
         action = Reassociate(tuple(dict.fromkeys(names)), bool(regions))
         changed = tuple(stage for stage in stages if stage)
         return Reassociation(self.source, opened, made, changed, still, (before, after), action, self.shared)
-
-    @staticmethod
-    def _numbered(terms: HashConsedGraph, outputs: Sequence[int]) -> dict[int, int]:
-        """The wires of a graph that reach its outputs, by their number without the others."""
-        places = {terms.maker[w] for w in terms.cone(outputs) if terms.maker[w] >= 0}
-        found = {w: w for w in range(len(terms.dom))}
-        for place in sorted(places):
-            first = terms.first[place]
-            for k in range(len(terms.nodes[place].box.cod)):
-                found[first + k] = len(found)
-        return found
 
     def _work(self, graph: Graph) -> int:
         return sum(self._multiplications(node.box) for node in graph.nodes)

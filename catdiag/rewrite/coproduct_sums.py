@@ -13,7 +13,7 @@ together.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from catdiag.category.diagram import Diagram, Graph, Node, of_graph, reachable
@@ -88,7 +88,7 @@ class _Rebuilding:
         if not self.reduced:
             return None
         outputs = tuple(map(self._whole, graph.outputs))
-        live = self._live(outputs)
+        live = self.terms.renumbered(outputs)
         rebuilt = reachable(Graph(graph.dom, tuple(self.terms.nodes), outputs))
         source = self.source
         return ByTerms(
@@ -98,16 +98,6 @@ class _Rebuilding:
             {w: live[v] for w, v in self.image.items() if v in live},
             tuple(self.reduced),
         )
-
-    def _live(self, outputs: Sequence[int]) -> dict[int, int]:
-        """The wires that reach the outputs, by their number without the others."""
-        terms = self.terms
-        places = {terms.maker[w] for w in terms.cone(outputs) if terms.maker[w] >= 0}
-        found = {w: w for w in range(len(terms.dom))}
-        for place in sorted(places):
-            for k in range(len(terms.nodes[place].box.cod)):
-                found[terms.first[place] + k] = len(found)
-        return found
 
     def _whole(self, wire: int) -> int:
         """The wire with an array of the source, concatenated where there is one for each term."""

@@ -77,6 +77,15 @@ class HashConsedGraph(GraphWriter):
                 todo.extend(node.inputs)
         return sorted(seen)
 
+    def renumbered(self, outputs: Iterable[int]) -> dict[int, int]:
+        """The wires that the outputs need, each with its number in the graph without the others
+        (`catdiag.category.diagram.reachable`)."""
+        found = {w: w for w in range(len(self.dom))}
+        for place in sorted({self.maker[w] for w in self.cone(outputs)} - {-1}):
+            for k in range(len(self.nodes[place].box.cod)):
+                found[self.first[place] + k] = len(found)
+        return found
+
     # -- growing ------------------------------------------------------------------------------
 
     def add(self, box: Box, inputs: Sequence[int]) -> int:

@@ -8,7 +8,7 @@ from a `PipelineChart` of one's own. What it does not contain is left out, and t
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from catdiag.chip import hardware as chips
@@ -16,12 +16,12 @@ from catdiag.draw.listing.kernel_table import wrapped
 from catdiag.draw.scene import Curve, Frame, Item, Label, Point2D, Scene, Shape, StraightLine
 from catdiag.draw.text_width import text_width
 from catdiag.planner.multi_kernel_plan import Plan, one_kernel
+from catdiag.planner.pipeline_simulation import Busy, PipelineSchedule
 from catdiag.planner.plan import KernelPlan, plural
 from catdiag.util.errors import CatdiagError
 
 if TYPE_CHECKING:
     from catdiag.chip.hardware import Hardware
-    from catdiag.planner.pipeline_simulation import PipelineSchedule
 
 PIPELINES = {"tensor": "matrix units", "exp": "special functions", "alu": "ALUs"}
 """The pipelines of a core, and what each is called."""
@@ -31,21 +31,9 @@ _MOST = 1000  # the most bars in a picture
 
 
 @dataclass(frozen=True)
-class BusySpan:
-    """A step on a pipeline, in clocks from the start of the picture; its warpgroup (`actor`) and iteration
-    (`iteration`)."""
-
-    pipeline: str
-    operation: str
-    actor: int
-    iteration: int
-    start: float
-    end: float
-
-
-@dataclass(frozen=True)
 class PipelineChart:
-    """The data of the picture: `length` clocks of a schedule that repeats after each `period`.
+    """The data of the picture: `length` clocks of a schedule that repeats after each `period`. `spans` are steps on
+    pipelines, in clocks from the start of the picture; actors are warpgroups.
 
     `busy` is the share of the period in which each pipeline works. `loads` are, for each edge, the clocks of a period
     for what the iterations read, with a description. `notes` say what is left out.
@@ -55,7 +43,7 @@ class PipelineChart:
     period: float
     length: float
     actors: int
-    spans: tuple[BusySpan, ...]
+    spans: tuple[Busy, ...]
     busy: Mapping[str, float]
     loads: Mapping[str, tuple[float, str]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
@@ -98,20 +86,19 @@ def pipeline_picture(
 # -- data ------------------------------------------------------------------------------------------------------------
 
 
-def spans_of(found: PipelineSchedule, iterations: int, names: Mapping[str, str]) -> tuple[BusySpan, ...]:
+def spans_of(found: PipelineSchedule, iterations: int, names: Mapping[str, str]) -> tuple[Busy, ...]:
     """What a schedule does in so many periods; `names` says what stands for an operation, if not its own name."""
     first, begun = min(((busy.start, busy.iteration) for busy in found.window), default=(0.0, 0))
-    spans: list[BusySpan] = []
+    spans: list[Busy] = []
     for k in range(-1, iterations + 1):
         shift = k * found.period - first
         spans += [
-            BusySpan(
-                b.pipeline,
-                names.get(b.operation, b.operation),
-                b.actor,
-                b.iteration - begun + k,
-                b.start + shift,
-                b.end + shift,
+            replace(
+                b,
+                operation=names.get(b.operation, b.operation),
+                iteration=b.iteration - begun + k,
+                start=b.start + shift,
+                end=b.end + shift,
             )
             for b in found.window
             if b.pipeline and b.end + shift > 0 and b.start + shift < iterations * found.period
@@ -233,22 +220,22 @@ def _drawn(found: PipelineChart) -> Scene:
     )
 
 
-def _bars(found: PipelineChart, name: str) -> Iterator[BusySpan]:
+def _bars(found: PipelineChart, name: str) -> Iterator[Busy]:
     """The spans of a row, cut where the picture ends."""
     if name in found.loads:
         clocks, what = found.loads[name]
         periods = round(found.length / found.period)
         for k in range(periods):
             start = k * found.period
-            yield BusySpan(name, what, -1, k, start, start + min(clocks, found.period))
+            yield Busy(-1, k, what, name, start, start + min(clocks, found.period))
         return
     for span in sorted((s for s in found.spans if s.pipeline == name), key=lambda s: s.start):
         start, end = max(span.start, 0.0), min(span.end, found.length)
         if end > start:
-            yield BusySpan(span.pipeline, span.operation, span.actor, span.iteration, start, end)
+            yield replace(span, start=start, end=end)
 
 
-def _slack(bars: Sequence[BusySpan], left: float, y: float, scale: float, length: float) -> Iterator[Item]:
+def _slack(bars: Sequence[Busy], left: float, y: float, scale: float, length: float) -> Iterator[Item]:
     """The gaps between the bars of a row."""
     at = 0.0
     for start, end in [*((b.start, b.end) for b in bars), (length, length)]:
@@ -258,7 +245,7 @@ def _slack(bars: Sequence[BusySpan], left: float, y: float, scale: float, length
         at = max(at, end)
 
 
-def _bar(span: BusySpan, found: PipelineChart, left: float, y: float, scale: float, level: int) -> Iterator[Item]:
+def _bar(span: Busy, found: PipelineChart, left: float, y: float, scale: float, level: int) -> Iterator[Item]:
     x, width = left + span.start * scale, (span.end - span.start) * scale
     who = (
         f"warpgroup {span.actor + 1}, {_iteration_label(span.iteration)}"
