@@ -50,7 +50,8 @@ def test_headline(run, tmp_path):
         assert said in done.out, said
     everything = json.loads(data.read_text())
     assert [s["name"] for s in everything["steps"]] == ["stream x", "group q"]
-    assert [c["monoid"] for c in everything["steps"][0]["state"]["components"]] == ["max", "sum", "sum"]
+    (loop,) = everything["steps"][0]["state"]["loops"]
+    assert [c["name"] for c in loop["components"]] == ["max1", "sum2", "sum3"]
     assert everything["steps"][1]["theorem"]["conditional"] is False
     assert everything["formulas"]["finish"] == {"out": "sum3/sum2"}
     assert everything["pseudocode"].splitlines()[1] == "for each tile of q (g_q at a time), in parallel:"
