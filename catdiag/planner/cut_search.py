@@ -95,14 +95,17 @@ class CutSearch:
         return found.schedules
 
     def _bound_longer(self, span: Span, known: SegmentClass) -> None:
-        """Notes for kernels of more stages what they are expected to take at least, beside one of some of these."""
+        """Notes for kernels of more stages what they are expected to take at least, beside one of some of these: of
+        those whose results have its axes, so that they have no loops that it could not have."""
         if not isinstance(known.schedules, list) or known.schedules[0].called:
             return
         (start, end), count = span, self.full_span[1]
+        own = self.row.axes_of_results(start, end)
         seconds = known.schedules[0].seconds - self._roofline(span).memory_s - WAITS_S
-        for first in range(max(0, end - MOST), start + 1):
-            for last in range(end, min(count, first + MOST) + 1):
-                self._least_s[first, last] = max(seconds, self._least_s.get((first, last), 0.0))
+        for last in range(end, min(count, start + MOST) + 1):
+            if own <= self.row.axes_of_results(start, last):
+                for first in range(max(0, last - MOST), start + 1):
+                    self._least_s[first, last] = max(seconds, self._least_s.get((first, last), 0.0))
 
     def _timed(self, span: Span, piece: Diagram, target: PlanTarget) -> list[KernelTimer]:
         """The schedules of a kernel, torch's among them, under the names of a piece that is equal to it. Raises

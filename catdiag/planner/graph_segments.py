@@ -4,10 +4,10 @@ A stage is a box at work, as the user wrote it: named boxes stay whole. A functi
 with inputs that have fewer axes (a weight, a bias), goes with the box that makes that array, where it alone reads it:
 as many values cross before as after it, so that to cut there gives nothing; and where one box reads its result, it goes
 with that box. To products only functions of one array are joined, since torch may compute products alone. Views,
-positions and sizes are made again wherever they are read. A result that is a view of an input, of another result, or
-made of positions is a stage: a kernel writes it. An uninterpreted box is a stage of its own, and what it reads is in
-memory: a view of other kinds than a transposition is a stage too. A cut is between two stages of the stored order, and
-what is read across it is saved.
+parts of inputs, positions and sizes are made again wherever they are read. A result that is a view or a part of an
+input, a view of another result, or made of positions is a stage: a kernel writes it. An uninterpreted box is a stage of
+its own, and what it reads is in memory: a view of other kinds than a transposition is a stage too. A cut is between two
+stages of the stored order, and what is read across it is saved.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from catdiag.category.graph_writer import GraphWriter, part_of
 from catdiag.category.ops import Box, Call, Einsum, Generic, GroupOp, array_name, bodies
 from catdiag.category.substitution import inline
 from catdiag.category.types import STORED
-from catdiag.planner.saved_views import saved_views
+from catdiag.planner.saved_views import inlined, saved_views
 from catdiag.prover.congruence import has_generators
 from catdiag.rewrite.fuse import assigned
 from catdiag.schedule.element_widths import cast_type, width
@@ -98,10 +98,10 @@ class StageSequence:
         self.graph = reachable(flat.graph)
         self.types = self.graph.wire_types()
         graph, inputs = self.graph, len(self.graph.dom)
-        self.free = rematerialized(graph, [False] * inputs)
+        self._saved_views = saved_views(graph)
+        self.free = inlined(graph, self._saved_views)
         self.statistics = statistics(graph)
         self.maker, self.first = graph.makers(), graph.first_wires()
-        self._saved_views = saved_views(graph)
         self.root = self._roots()
         self.stage: dict[int, int] = {}
         waiting: dict[int, list[int]] = {}
@@ -149,6 +149,7 @@ class StageSequence:
             if found:
                 self._last[w] = max(found)
         self._segments: dict[Span, Segment] = {}
+        self._crossing: dict[int, tuple[int, ...]] = {}
         self.names = self._names()
 
     def _order_stages(self) -> None:
@@ -227,11 +228,19 @@ class StageSequence:
 
     def crossing(self, end: int) -> tuple[int, ...]:
         """The arrays made by the first `end` stages that later ones, or results, read: they cross the cut there."""
-        found: dict[int, None] = {}
-        for place, node in enumerate(self.graph.nodes):
-            if not self._light(place) and self.stage[place] >= end:
-                found.update(dict.fromkeys(self.root[w] for w in node.inputs if self._by(w) < end))
-        return tuple(sorted(w for w in found if self.maker[w] >= 0 and not self.free[w]))
+        if end not in self._crossing:
+            found: dict[int, None] = {}
+            for place, node in enumerate(self.graph.nodes):
+                if not self._light(place) and self.stage[place] >= end:
+                    found.update(dict.fromkeys(self.root[w] for w in node.inputs if self._by(w) < end))
+            self._crossing[end] = tuple(sorted(w for w in found if self.maker[w] >= 0 and not self.free[w]))
+        return self._crossing[end]
+
+    def axes_of_results(self, start: int, end: int) -> frozenset[str]:
+        """The names of the axes of what the stages from `start` to before `end` make for others."""
+        results = (self.root[w] for w in self.graph.outputs)
+        made = (w for w in (*self.crossing(end), *results) if start <= self._by(w) < end)
+        return frozenset(name for w in made for name in self.types[w].names)
 
     def saved(self, ends: Iterable[int]) -> tuple[str, ...]:
         """The names of the arrays that are saved where the row is cut before these stages."""

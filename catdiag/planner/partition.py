@@ -51,8 +51,8 @@ from catdiag.solvers.z3 import Z3, shared
 from catdiag.util.errors import CatdiagError, DoesNotFit, NotFusable, require
 
 MORE_SAVED = 1.5
-"""A way that recomputes arrays is taken up to this factor of the time of one that saves more between kernels than the
-program reads and makes: such arrays, a score for each pair of tokens, say, grow faster than what is given."""
+"""A way that recomputes arrays is taken up to this factor of the time of one that saves an array larger than all that
+the program reads and makes: such arrays, a score for each pair of tokens, say, grow faster than what is given."""
 
 
 def plan(
@@ -202,10 +202,10 @@ def searching(
         return PartitionSearch(row, target, solver, cuts, form, several, search.equal)
 
     forms = [other(StageSequence(form.diagram), form) for form in equal_forms(diagram, sizes)]
+    if terms := form_by_terms(diagram, sizes):
+        forms.append(other(StageSequence(terms.diagram), terms))
     forms += map(other, row.reordered(MOST))
     found = sorted((one for one in (search, *forms) if one.chosen()), key=PartitionSearch.rank_seconds)
-    if not found and (terms := form_by_terms(diagram, sizes)):
-        found = [one for one in [other(StageSequence(terms.diagram), terms)] if one.chosen()]
     for better, worse in pairwise(found):
         better.otherwise = worse
     if found:

@@ -170,6 +170,6 @@ def recomputed_rows(
 
 
 def saves_more(row: StageSequence, saved: Iterable[int], target: PlanTarget) -> bool:
-    """Whether arrays of a row take more memory than inputs and results together."""
+    """Whether one of some arrays of a row takes more memory than inputs and results together."""
     outside = sum(round_trip_s(ty, target) for ty in (*row.graph.dom, *row.diagram.cod))
-    return sum(round_trip_s(row.types[w], target) for w in saved) > outside
+    return max((round_trip_s(row.types[w], target) for w in saved), default=0.0) > outside

@@ -8,15 +8,55 @@
 
 from __future__ import annotations
 
-from catdiag.category.graph import Graph
-from catdiag.category.ops import Generic
+from collections.abc import Collection, Sequence
+
+from catdiag.category.graph import Box, Graph
+from catdiag.category.index_maps import leaves
+from catdiag.category.ops import Generic, Reindex, View
 from catdiag.codegen.triton.opaque_call import transposes
 from catdiag.schedule.live_ranges import is_view, rematerialized, view_roots
 
 
 def saved_views(graph: Graph) -> set[int]:
     """The places of their boxes: of what uninterpreted boxes read, and of results that no kernel would write else."""
-    return _read_by_functions(graph) | _results(graph)
+    found = _read_by_functions(graph)
+    return found | _results(graph, inlined(graph, found))
+
+
+def inlined(graph: Graph, saved: Collection[int]) -> list[bool]:
+    """For each wire, whether it is made again where it is read, so that it takes no memory: what is rematerialized, and
+    parts of inputs (slices, an index, a flip), but for what is `saved`.
+
+    >>> import catdiag as cd
+    >>> halves = cd.algorithm("q x+y -> q")(lambda A: cd.sum(cd.slice(A, "x+y", "x"), "x"))
+    >>> inlined(halves.diagram.graph, ())
+    [False, True, False]
+    """
+    free, count = rematerialized(graph, [False] * len(graph.dom)), len(graph.dom)
+    given = [True] * count
+    for place, node in enumerate(graph.nodes):
+        part = place not in saved and _is_part(node.box) and given[node.inputs[0]]
+        same = part or (is_view(node.box) and given[node.inputs[0]])
+        for w in range(count, count + len(node.box.cod)):
+            given.append(same)
+            free[w] = free[w] or part
+        count += len(node.box.cod)
+    return free
+
+
+def _is_part(box: Box) -> bool:
+    """Whether a box gives some entries of an array, none of them twice: a slice, or a view that reads each axis at the
+    index of one of its own, or at a constant."""
+    op = box.op
+    if isinstance(op, Reindex):
+        return op.kind == "slice"
+    if not isinstance(op, View) or len(op.reads) != 1 or len(box.dom) != 1:
+        return False
+    indices = [[v for v in leaves(e) if isinstance(v, tuple)] for _, e in op.reads[0].at]
+    used = [v[1] for own in indices for v in own]
+    others = set(box.dom[0].names) - {name for name, _ in op.reads[0].at}
+    made = {a.name for a in op.index_axes}
+    return all(len(found) < 2 for found in indices) and len(set(used)) == len(used) and made <= {*used, *others}
 
 
 def _read_by_functions(graph: Graph) -> set[int]:
@@ -27,18 +67,17 @@ def _read_by_functions(graph: Graph) -> set[int]:
             place = maker[w]
             while place >= 0 and transposes(graph.nodes[place].box):
                 place = maker[graph.nodes[place].inputs[0]]
-            if place >= 0 and is_view(graph.nodes[place].box):
+            if place >= 0 and (is_view(graph.nodes[place].box) or _is_part(graph.nodes[place].box)):
                 found.add(place)
     return found
 
 
-def _results(graph: Graph) -> set[int]:
-    """The places of results that are views of inputs, further views of what is a result already, and rematerialized."""
+def _results(graph: Graph, free: Sequence[bool]) -> set[int]:
+    """The places of results that are views of inputs, further views of what is a result already, and inlined."""
     maker, root, types, found = graph.makers(), view_roots(graph), graph.wire_types(), set[int]()
-    free = rematerialized(graph, [False] * len(graph.dom))
     taken = set(range(len(graph.dom)))
     for w in sorted(dict.fromkeys(graph.outputs), key=lambda w: root[w] != w):  # first those that are no views
-        if maker[w] >= 0 and (root[w] in taken or (free[w] and types[w].axes)):
+        if maker[w] >= 0 and (root[w] in taken or (free[root[w]] and types[w].axes)):
             found.add(maker[w])
         taken.add(root[w])
     return found

@@ -52,7 +52,10 @@ class MergingGraph(HashConsedGraph):
         return super().add(box, inputs)
 
     def _merged(self, wire: int, axis: Axis, line: str | None = None) -> int:
-        """The wire with the parts of an axis, which it has, merged."""
+        """The wire with the parts of an axis, which it has, merged: what it was split from, if that had the axis."""
+        node = self.node(wire)
+        if node is not None and node.box.op == Reindex("split", axis):
+            return node.inputs[0]
         return super().add(reindex_box(Reindex("merge", axis), [self.types[wire]], line), (wire,))
 
     def _together(self, box: Box, inputs: Sequence[int]) -> Iterator[Axis]:
@@ -108,7 +111,8 @@ class MergingGraph(HashConsedGraph):
         return self.cast(wire, ArrayType(tuple(axes[n] for n in order), self.types[wire].element))
 
     def _in_memory(self, wire: int) -> tuple[str, ...]:
-        """The axes of a wire in the order in which its array lies in memory; none where that is not known."""
+        """The axes of a wire in the order in which its array lies in memory, those split off another in its place; none
+        where that is not known."""
         pairs: dict[str, str] = {}
         node: Node | None = self.node(wire)
         while node is not None and isinstance(node.box.op, Rename):
@@ -118,9 +122,13 @@ class MergingGraph(HashConsedGraph):
             pairs = {n: pairs.get(new.get(n, n), new.get(n, n)) for n in node.box.dom[0].names}
             wire = node.inputs[0]
             node = self.node(wire)
-        if node is not None and isinstance(node.box.op, (Reindex, View)):
+        order = self.names(wire)
+        if node is not None and isinstance(node.box.op, Reindex) and node.box.op.kind == "split":
+            axis, before = node.box.op.axis, self._in_memory(node.inputs[0])
+            order = tuple(n for name in before for n in ([p.name for p in axis.parts] if name == axis.name else [name]))
+        elif node is not None and isinstance(node.box.op, (Reindex, View)):
             return ()
-        return tuple(pairs.get(n, n) for n in self.names(wire))
+        return tuple(pairs.get(n, n) for n in order)
 
 
 def merged_early(diagram: Diagram, sizes: Mapping[str, int]) -> Diagram:

@@ -16,7 +16,7 @@ import catdiag as cd
 from catdiag.category.diagram import diagram_of
 from catdiag.category.ops import Const, GroupOp, Index, SizeOf
 from catdiag.draw.plots.roofline_plot import roofline_of
-from catdiag.planner.graph_segments import cheapest_cuts
+from catdiag.planner.graph_segments import StageSequence, cheapest_cuts
 from catdiag.planner.kernel_candidates import roofline_bound
 from catdiag.planner.multi_kernel_plan import LAUNCH_S, Plan, one_kernel
 from catdiag.planner.partition import PartitionSearch, searching
@@ -409,3 +409,40 @@ def test_a_concatenation_is_a_kernel_in_groups_of_its_other_axes() -> None:
     found = joined.plan("H200", {"b": 8, "x": 64, "y": 1, "c": 128})
     assert [kernel.loops for kernel in found.kernels] == ["group b c"] and not found.theorem.conditional
     assert found.module is not None and found.hbm_bytes == 2 * 2 * 8 * 65 * 128
+
+
+def test_a_softmax_alone_says_nothing_of_what_streams_its_axis() -> None:
+    attention = cd.algorithm("b t d, b s d, b s d -> b t d")(
+        lambda Q, K, V: cd.einsum(
+            "b t s, b s d -> b t d", cd.softmax(cd.tanh(cd.einsum("b t d, b s d -> b t s", Q, K)), "s"), V
+        )
+    )
+    found = searching(attention.diagram, "H200", {"b": 8, "t": 4096, "s": 4096, "d": 128})
+    alone = found.seconds((0, 2))  # it makes weights for all keys, and the kernel with one stage more makes none
+    assert alone > 2 * found.seconds((0, 3)) > 2 * found._least_s.get((0, 3), 0.0)
+
+
+def test_reductions_over_a_concatenation_make_none() -> None:
+    step = cd.algorithm("b q s, b q 1, b s d, b 1 d -> b q d")(
+        lambda S, s, V, v: cd.einsum(
+            "b q s+1, b s+1 d -> b q d", cd.exp(cd.concat([S, s], "s+1")), cd.concat([V, v], "s+1")
+        )
+    )
+    found = searching(step.diagram, "H200", {"b": 64, "q": 4, "s": 8192, "d": 128})
+    assert found.form is not None and found.form.action.by_terms == ("s+1",)
+
+
+def test_parts_of_inputs_are_read_where_they_are() -> None:
+    @cd.algorithm("t e, o+p e -> t o, e t")
+    def halves(X: Any, W: Any) -> Any:
+        return cd.einsum("t e, o e -> t o", X, cd.slice(W, "o+p", "o")), cd.rearrange(X, "t e -> e t")
+
+    row = StageSequence(halves.diagram)
+    assert [row.graph.nodes[places[-1]].box.name for places in row.stages] == ["einsum", "rename"]
+    plan = halves.plan("H200", {"t": 512, "e": 256, "o": 256, "p": 256})
+    assert not plan.theorem.conditional and plan.module is not None and plan.saved == ()
+    X, W = np.random.default_rng(0).normal(size=(8, 4)), np.random.default_rng(1).normal(size=(6, 4))
+    for got, want in zip(
+        cd.Program(plan.derivation).run(X, W, sizes={"o": 2, "p": 4}), (X @ W[:2].T, X.T), strict=True
+    ):
+        assert np.allclose(got, want)

@@ -31,6 +31,17 @@ def form_of(program: Any, sizes: dict[str, int]) -> Any:
     return forms[0] if forms else None
 
 
+def test_axes_that_a_weight_is_split_into_are_merged_again() -> None:
+    program = cd.algorithm("t h d, m (h d) -> t m", name="program")(
+        lambda A, W: cd.einsum("t h d, m h d -> t m", A * A, cd.rearrange(W, "m (h d) -> m h d"))
+    )
+    form = form_of(program, SIZES)
+    assert form is not None and list(form.action.merged) == ["(h d)"]
+    made = ordered(program.derivation, form)
+    assert not made.theorem.conditional
+    assert [box.name for box in made.diagram.boxes if "split" in box.name] == []  # the weight is read as it lies
+
+
 @pytest.mark.parametrize(("pattern", "names"), CASES)
 def test_neighbors_in_all_arrays_are_merged(pattern: str, names: list[str]) -> None:
     program = cd.algorithm(pattern, name="program")(lambda *arrays: cd.einsum(pattern, *arrays))
