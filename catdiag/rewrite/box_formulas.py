@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import count
 from typing import Any
 
 from catdiag.category import ops
@@ -27,66 +28,34 @@ from catdiag.category.formula import (
 from catdiag.category.ops import op_row
 from catdiag.category.scalars import ScalarFunction
 from catdiag.category.substitution import inline
-from catdiag.rewrite.hash_consed_graph import HashConsedGraph
 
 _INFIX = {
     "add": "+", "mul": "·", "div": "/", "eq": "=", "ne": "≠", "lt": "<", "le": "≤", "and": "∧", "or": "∨",
 }  # fmt: skip
-_LONGEST = 500  # a longer one always gets a name
-
-
-class WireFormulas:
-    """The formulas of the wires of a `HashConsedGraph`, given those of some wires; names shared parts (`.shared`).
-
-    >>> from catdiag.category.types import ArrayType, Axis, Ty
-    >>> terms = HashConsedGraph(Ty(ArrayType((Axis("x"),)), ArrayType()))
-    >>> wire = terms.reduce("sum", "x", terms.map("mul", terms.map("sub", 0, 1), 1))
-    >>> print(WireFormulas(terms, {0: symbol("S"), 1: symbol("m")}).of(wire))
-    Σ_x (S - m)·m
-    """
-
-    def __init__(self, terms: HashConsedGraph, known: Mapping[int, Formula]) -> None:
-        self.graph = terms
-        self.known = dict(known)
-        self.shared: list[tuple[str, Formula]] = []
-
-    def of(self, wire: int) -> Formula:
-        """The formula of a wire."""
-        known = dict(self.known)
-        for w in self.graph.cone([wire], known):
-            node = self.graph.node(w)
-            if w not in known and node is not None:
-                known[w] = formula_of(node.box, [known[i] for i in node.inputs])
-                # A part that is read twice at every level grows exponentially: beyond this length it is named.
-                if len(known[w].text) > _LONGEST and w != wire:
-                    known[w] = self._named(known[w], known)
-        return known[wire]
-
-    def _named(self, formula: Formula, known: Mapping[int, Formula]) -> Formula:
-        """A name for a long subformula."""
-        taken = {f.data for f in known.values() if f.op == "symbol"} | {name for name, _ in self.shared}
-        k = len(self.shared) + 1
-        while f"t{k}" in taken:
-            k += 1
-        self.shared.append((f"t{k}", formula))
-        return symbol(f"t{k}")
+_LONGEST = 500
 
 
 def wires_of(diagram: Diagram, known: Mapping[int, Formula]) -> Callable[[int], Formula]:
-    """A function from the wires of a diagram (named boxes inlined) to their formulas, given those of some wires.
+    """A function from the wires of a diagram (named boxes inlined) to their formulas, given those of some wires. In
+    others, a formula of more than `_LONGEST` letters is a name.
 
     >>> import catdiag as cd
     >>> print(wires_of(cd.algorithm("x ->")(lambda A: cd.sum(2 * A, "x")).diagram, {0: symbol("A")})(3))
     Σ_x 2·A
     """
     graph = inline(diagram).graph
-    terms = HashConsedGraph(graph.dom)
-    now = list(range(len(graph.dom)))
-    for node in graph.nodes:
-        first = terms.add(node.box, [now[w] for w in node.inputs])
-        now.extend(range(first, first + len(node.box.cod)))
-    formulas = WireFormulas(terms, {now[w]: formula for w, formula in known.items()})
-    return lambda wire: formulas.of(now[wire])
+    found, read = dict(known), dict(known)
+    taken = {f.data for f in known.values() if f.op == "symbol"}
+    names = (name for k in count(1) if (name := f"t{k}") not in taken)
+    for node, first in zip(graph.nodes, graph.first_wires(), strict=True):
+        if all(w in read for w in node.inputs):
+            made = formula_of(node.box, [read[w] for w in node.inputs])
+            # A part that is read twice at every level grows exponentially.
+            short = made if len(made.text) <= _LONGEST else symbol(next(names))
+            for w in range(first, first + len(node.box.cod)):
+                found.setdefault(w, made)
+                read.setdefault(w, short)
+    return found.__getitem__
 
 
 # -- boxes ---------------------------------------------------------------------------------------------
