@@ -5,7 +5,8 @@ In the order in which they are built on each other:
 - `types`: axes, array types, objects; `graph`: boxes, and dataflow graphs of them, which are the flat form of diagrams.
 - `diagram`: morphisms, composed by `>>` and `@`, made flat by `flatten`.
 - `ops`: the operations of boxes, some of which have diagrams as bodies; `index_maps`: those that only move elements
-  (reshapes, gathers, windows); `box_types`: which types a box can have.
+  (reshapes, gathers, windows); `box_types`: which types a box can have; `named_axes`: the axes and sizes that
+  operations name; `graph_writer`: graphs under construction.
 - `equality`: equality of diagrams up to the laws of the category; `functor`: interpretations of diagrams, and weaving
   (mapping over an axis).
 - `substitution`: boxes replaced by diagrams; `evaluation`: diagrams of Python functions, run.

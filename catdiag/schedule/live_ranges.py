@@ -161,10 +161,10 @@ class LiveRanges:
             self.last_use[w] = max(self.last_use[w], self.last_use[made])
 
 
-def live_ranges(graph: Graph, free: Sequence[bool], states: int, kept: bool) -> LiveRanges:
+def live_ranges(graph: Graph, free: Sequence[bool], states: int, outlive: bool) -> LiveRanges:
     """The live ranges of a graph's wires.
 
-    `free` says which wires are rematerialized, `states` how many of the first inputs are states of a loop. With `kept`,
+    `free` says which wires are rematerialized, `states` how many of the first inputs are states of a loop. With `outlive`,
     the outputs outlive the graph; without it, an output dies at its last use inside.
     """
     root, maker = view_roots(graph), graph.makers()
@@ -189,7 +189,7 @@ def live_ranges(graph: Graph, free: Sequence[bool], states: int, kept: bool) -> 
                 continue
             (v,) = set(node.inputs) - {w}
             is_array = (maker[v] >= 0 or v < states) and root[v] == v and v not in viewed and not free[v]
-            dies = bool(readers[v]) and readers[v][-1] == place and not (kept and v in ends)
+            dies = bool(readers[v]) and readers[v][-1] == place and not (outlive and v in ends)
             names = [set(t.names) for t in (*node.box.dom, *node.box.cod)]
             independent = v not in graph.nodes[source].inputs
             if is_array and dies and independent and names[0] == names[1] == names[2]:
@@ -200,7 +200,7 @@ def live_ranges(graph: Graph, free: Sequence[bool], states: int, kept: bool) -> 
         if not is_view(node.box):
             for w in node.inputs:
                 last[root[w]] = max(last[root[w]], into.get(place, place))
-    if kept:
+    if outlive:
         for w in ends:
             last[w] = len(graph.nodes)
     return LiveRanges(root, last, into)

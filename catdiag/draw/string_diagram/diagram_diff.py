@@ -124,37 +124,37 @@ def _read(diagram: Diagram, keys: dict[Hashable, int]) -> _DiffSide:
 
     side = _DiffSide()
     start = [number("input", k) for k in range(len(diagram.dom))]
-    iterations = [_DiffLoop(diagram.graph, start, (), None)]
+    stack = [_DiffLoop(diagram.graph, start, (), None)]
     while True:
-        turn = iterations[-1]
-        if turn.place == len(turn.graph.nodes):
-            iterations.pop()
-            if not iterations:
+        top = stack[-1]
+        if top.place == len(top.graph.nodes):
+            stack.pop()
+            if not stack:
                 return side
-            made = [turn.wires[w] for w in turn.graph.outputs]
-            outer = iterations[-1]
-            outer.wires += [number("loop", turn.folded, k, m) for k, m in enumerate(made)] if turn.folded else made
+            made = [top.wires[w] for w in top.graph.outputs]
+            outer = stack[-1]
+            outer.wires += [number("loop", top.folded, k, m) for k, m in enumerate(made)] if top.folded else made
             continue
-        node, address = turn.graph.nodes[turn.place], (*turn.address, turn.place)
-        turn.place += 1
-        op, inputs = node.box.op, [turn.wires[w] for w in node.inputs]
+        node, address = top.graph.nodes[top.place], (*top.address, top.place)
+        top.place += 1
+        op, inputs = node.box.op, [top.wires[w] for w in node.inputs]
         if isinstance(op, (ops.FoldOp, ops.GroupOp)):
             over = (op.axis, op.components) if isinstance(op, ops.FoldOp) else tuple(axis for axis, _ in op.tiles)
             same, like = number("frame", without_bodies(op)), number("over", type(op).__name__, over)
-            frame = _DiffFrame(address, same, like, isinstance(op, ops.FoldOp), turn.around)
+            frame = _DiffFrame(address, same, like, isinstance(op, ops.FoldOp), top.around)
             side.frames.append(frame)
             if isinstance(op, ops.FoldOp):
                 states = [number("state", op.axis, k) for k in range(op.state_count)]
-                iterations.append(_DiffLoop(op.step.graph, [*states, *inputs], (*address, 1), frame, op.axis))
+                stack.append(_DiffLoop(op.step.graph, [*states, *inputs], (*address, 1), frame, op.axis))
             else:
-                iterations.append(_DiffLoop(op.body.graph, inputs, (*address, 0), frame))
+                stack.append(_DiffLoop(op.body.graph, inputs, (*address, 0), frame))
         elif isinstance(op, ops.Call):
-            iterations.append(_DiffLoop(op.body.graph, inputs, (*address, 0), turn.around))
+            stack.append(_DiffLoop(op.body.graph, inputs, (*address, 0), top.around))
         else:
             same = number("box", *_kind(node.box))
             whole = number("made", same, *inputs)
-            side.boxes.append(_DiffLeaf(address, same, whole, turn.around))
-            turn.wires += [number("result", whole, k) for k in range(len(node.box.cod))]
+            side.boxes.append(_DiffLeaf(address, same, whole, top.around))
+            top.wires += [number("result", whole, k) for k in range(len(node.box.cod))]
 
 
 def _kind(box: Box) -> tuple[Hashable, ...]:
