@@ -164,8 +164,8 @@ class LiveRanges:
 def live_ranges(graph: Graph, free: Sequence[bool], states: int, outlive: bool) -> LiveRanges:
     """The live ranges of a graph's wires.
 
-    `free` says which wires are rematerialized, `states` how many of the first inputs are states of a loop. With `outlive`,
-    the outputs outlive the graph; without it, an output dies at its last use inside.
+    `free` says which wires are rematerialized, `states` how many of the first inputs are states of a loop. With
+    `outlive`, the outputs outlive the graph; without it, an output dies at its last use inside.
     """
     root, maker = view_roots(graph), graph.makers()
     readers: list[list[int]] = [[] for _ in root]
