@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 
 from catdiag.category.diagram import Diagram
 from catdiag.category.integer_polynomial import ONE, IntPolynomial
@@ -30,9 +29,9 @@ Sides = tuple[IntPolynomial, IntPolynomial, IntPolynomial]
 """Rows, columns and depth of a product."""
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class DotProducts:
-    """What the products of a diagram read.
+    """What the products of a diagram read, each once and in order.
 
     Of inputs, by name: `direct` are read as they are, `indirect` made into something else; `rows` are the rows and
     columns of a product that has one as its first factor. `register_factors` are first factors that an iteration makes:
@@ -43,16 +42,16 @@ class DotProducts:
     more for that.
     """
 
-    direct: frozenset[str]
-    indirect: frozenset[str]
-    register_factors: tuple[tuple[IntPolynomial, IntPolynomial, int], ...]
-    rows: Mapping[str, tuple[IntPolynomial, IntPolynomial]]
-    sides: tuple[Sides, ...]
-    batches: tuple[IntPolynomial, ...]
-    passing: frozenset[Sides]
-    partial_loads: tuple[tuple[IntPolynomial, int], ...] = ()
-    reduced: frozenset[str] = frozenset()
-    wide: tuple[Sides, ...] = ()
+    direct: dict[str, None] = field(default_factory=dict)
+    indirect: dict[str, None] = field(default_factory=dict)
+    register_factors: dict[tuple[IntPolynomial, IntPolynomial, int], None] = field(default_factory=dict)
+    rows: dict[str, tuple[IntPolynomial, IntPolynomial]] = field(default_factory=dict)
+    sides: dict[Sides, None] = field(default_factory=dict)
+    batches: dict[IntPolynomial, None] = field(default_factory=dict)
+    passing: dict[Sides, None] = field(default_factory=dict)
+    partial_loads: dict[tuple[IntPolynomial, int], None] = field(default_factory=dict)
+    reduced: dict[str, None] = field(default_factory=dict)
+    wide: dict[Sides, None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -77,7 +76,9 @@ def dot_products(diagram: Diagram, tiles: frozenset[str], dtype: str | Mapping[s
     otherwise = widest_of([types[n] for n in deciding(diagram)] or reals[:1]) or rest_type(dtype)
     walk = _Walk(tiles, inputs, otherwise, saved, result_type(rest_type(dtype)))
     walk.read(program.body)
-    return walk.found()
+    for name in walk.found.direct:
+        walk.found.indirect.pop(name, None)
+    return walk.found
 
 
 @dataclass
@@ -92,16 +93,7 @@ class _Walk:
     saved: Mapping[NestValue, str]
     rest: str
     made: dict[NestValue, For] = field(default_factory=dict)
-    direct: dict[str, None] = field(default_factory=dict)
-    indirect: dict[str, None] = field(default_factory=dict)
-    register_factors: dict[tuple[IntPolynomial, IntPolynomial, int], None] = field(default_factory=dict)
-    rows: dict[str, tuple[IntPolynomial, IntPolynomial]] = field(default_factory=dict)
-    sides: dict[Sides, None] = field(default_factory=dict)
-    batches: dict[IntPolynomial, None] = field(default_factory=dict)
-    passing: dict[Sides, None] = field(default_factory=dict)
-    partial_loads: dict[tuple[IntPolynomial, int], None] = field(default_factory=dict)
-    reduced: dict[str, None] = field(default_factory=dict)
-    wide: dict[Sides, None] = field(default_factory=dict)
+    found: DotProducts = field(default_factory=DotProducts)
 
     def read(self, body: Sequence[Statement], loop: For | None = None) -> None:
         """Notes the products of an iteration of a loop, or of what is in none; then those of its loops, the last
@@ -159,7 +151,7 @@ class _Walk:
             if len(let.args) == 2 and multiplies(let.box):
                 self._product(let.box, given)
             elif isinstance(op, Reduce) and given[0].is_input:
-                self.reduced.update(dict.fromkeys(given[0].names))
+                self.found.reduced.update(dict.fromkeys(given[0].names))
         for target in let.targets:
             self._keep(target, made, loop)
 
@@ -169,42 +161,27 @@ class _Walk:
         sides = _sides(left, right, set(box.cod[0].names))
         if ONE in sides:
             return
-        self.sides[sides] = None
+        self.found.sides[sides] = None
         read = given[0].dtype, given[1].dtype
         size = width(emitted_type(operand_type(*read, self.otherwise), read))
         if size == WIDE:
-            self.wide[sides] = None
+            self.found.wide[sides] = None
         second = 0 if not sides[0].symbols() & self.tiles and sides[1].symbols() & self.tiles else 1
         if not given[1 - second].is_input and not given[1 - second].before:
-            self.passing[sides] = None
+            self.found.passing[sides] = None
         for k, factor in enumerate(given):
-            (self.direct if factor.is_input else self.indirect).update(dict.fromkeys(factor.names))
+            (self.found.direct if factor.is_input else self.found.indirect).update(dict.fromkeys(factor.names))
             elements = IntPolynomial.elements(box.dom.arrays[k].axes)
             if factor.part and not factor.before:
-                self.partial_loads[elements, width(factor.dtype) if factor.dtype else size] = None
+                self.found.partial_loads[elements, width(factor.dtype) if factor.dtype else size] = None
             elif k == second or factor.before:
                 continue
             elif not factor.is_input:
-                self.register_factors[elements, sides[k], size] = None
+                self.found.register_factors[elements, sides[k], size] = None
             else:
-                self.rows.update((name, (sides[k], sides[1 - k])) for name in factor.names)
+                self.found.rows.update((name, (sides[k], sides[1 - k])) for name in factor.names)
         both = [a for a in left.axes if a.name in right.names and a.name in box.cod[0].names]
-        self.batches[IntPolynomial.elements(both)] = None
-
-    def found(self) -> DotProducts:
-        """What was noted."""
-        return DotProducts(
-            frozenset(self.direct),
-            frozenset(self.indirect) - frozenset(self.direct),
-            tuple(self.register_factors),
-            MappingProxyType(self.rows),
-            tuple(self.sides),
-            tuple(self.batches),
-            frozenset(self.passing),
-            tuple(self.partial_loads),
-            frozenset(self.reduced),
-            tuple(self.wide),
-        )
+        self.found.batches[IntPolynomial.elements(both)] = None
 
 
 def _sides(left: ArrayType, right: ArrayType, kept: set[str]) -> Sides:
