@@ -347,12 +347,18 @@ class Candidates:
         return emitted if len(emitted.rows) == 1 else "the diagram has several groups"
 
     def longest_first(self, ranked: list[Proposal]) -> list[Proposal]:
-        """The same with that first which is preferred of those within `TIE`, where nothing is multiplied
-        (`catdiag.planner.memory_bound_ties`)."""
-        if self.multiplied:
+        """The same with that first which is preferred of those that are alike and wait for memory
+        (`catdiag.planner.memory_bound_ties`): within `TIE`, or `CLOSE` where something is multiplied."""
+        best, ties = ranked[0], MemoryBoundTies(self.search, self._tiles_of_rows, self.sizes)
+        if not self.multiplied:
+            first = ties.first([p for p in ranked if p.time_s <= TIE * best.time_s])
+        elif best.waits_for_memory:
+            usual = first_first(ranked)[0]
+            tied = [p for p in ranked if p.time_s <= CLOSE * best.time_s and p.stages >= usual.stages]
+            tied = [p for p in tied if p.specialized == best.specialized]
+            first = max(tied, key=lambda p: (ties.block_bytes(p), -p.time_s))
+        else:
             return ranked
-        tied = [p for p in ranked if p.time_s <= TIE * ranked[0].time_s]
-        first = MemoryBoundTies(self.search, self._tiles_of_rows, self.sizes).first(tied)
         return [first, *(p for p in ranked if p is not first)]
 
     @cached_property
