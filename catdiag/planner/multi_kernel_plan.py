@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, partial
+from itertools import product
 from typing import TYPE_CHECKING, Any, Literal
 
 from catdiag.category.diagram import Diagram
@@ -243,6 +244,7 @@ class Plan(AsHTML):
         graph: bool | None = None,
         functions: Mapping[str, Callable[..., Any]] | None = None,
         strict: bool = False,
+        dependent_launch: bool = True,
     ) -> CompiledKernel:
         """The kernels as one function of torch tensors, registered with torch (see `catdiag.runtime.compile`).
 
@@ -254,9 +256,10 @@ class Plan(AsHTML):
         planned and compiled (`catdiag.planner.training_plans`), at the first such call. A kernel that is planned with
         warp specialization runs in its plain form on tensors of which the copy engine cannot read blocks (by their
         strides and alignment), on other chips, and with another Triton than 3.6: a RuntimeWarning says so once. With
-        `strict` that is a RuntimeError, and so is here a CatdiagError a kernel with a `plain_form_reason`. Raises what
-        `code` does, and CatdiagError where a function is missing, a graph is asked for of one, and where torch or
-        triton is not installed.
+        `strict` that is a RuntimeError, and so is here a CatdiagError a kernel with a `plain_form_reason`. Without
+        `dependent_launch` no kernel begins before the one before it has ended. Raises what `code` does, and
+        CatdiagError where a function is missing, a graph is asked for of one, and where torch or triton is not
+        installed.
 
             kernel = attention.plan("H100", sizes).compile()
             kernel(Q, K, V)
@@ -274,15 +277,16 @@ class Plan(AsHTML):
         if graph and called:
             raise CatdiagError(f"a CUDA graph cannot call {called[0]!r}, a function of yours: expected graph=False")
         wanted = self.launches_dominate if graph is None else graph
-        key = (wanted, strict, *(id(known[name]) for name in called))
+        key = (wanted, strict, dependent_launch, *(id(known[name]) for name in called))
         if key not in self._compiled:
             from catdiag.runtime.compile import compiled
 
             given = {name: known[name] for name in called}
             gradient = None if self.gradient is None else partial(self.gradient, self)
             made = compiled(self.written(), self.diagram, self.source, graph=wanted, functions=given, gradient=gradient)
-            options = {**made.options, "strict": True} if strict and self.written().specialized else made.options
-            self._compiled[key] = replace(made, options=options) if strict else made
+            changed = {"strict": True} if strict and self.written().specialized else {}
+            changed |= {"dependent_launch": False} if not dependent_launch and self.written().dependents else {}
+            self._compiled[key] = replace(made, options={**made.options, **changed}) if changed else made
         return self._compiled[key]
 
     def _refuse_plain_forms(self) -> None:
@@ -313,12 +317,13 @@ class Plan(AsHTML):
             plan = plan.made_of(tuned)
             plan.compile()(Q, K, V)
         """
-        self._compiled.update({(graph, strict): compiled for graph in (False, True) for strict in (False, True)})
+        self._compiled.update(dict.fromkeys(product((False, True), repeat=3), compiled))
         return self
 
     @cached_property
     def _compiled(self) -> dict[tuple[int, ...], CompiledKernel]:
-        """The functions, once they were asked for: by whether there is a CUDA graph, by `strict`, and by functions."""
+        """The functions, once they were asked for: by whether there is a CUDA graph, by `strict`, by
+        `dependent_launch`, and by functions."""
         return {}
 
     def explanation(self) -> tuple[str, ...]:

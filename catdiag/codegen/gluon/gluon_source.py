@@ -22,6 +22,7 @@ from catdiag.codegen.kernel_tree import (
     printed,
 )
 from catdiag.codegen.syntax import ListOf, Name, Number, PythonExpression, call, dotted, joined, length_of, method
+from catdiag.codegen.triton.dependent_launch import chain_constants, triggering, waiting
 from catdiag.codegen.triton.kernel_signature import KernelSpec, widened
 from catdiag.codegen.triton.launch_parameters import constants_of
 from catdiag.codegen.triton.triton_dialect import helper_text
@@ -169,11 +170,12 @@ def kernel_functions(
     arguments += ["chunk"] if kernel.chunk is not None else []
     constants = [*constants_of(kernel), *(("fast",) if "_tanh" in a.compute.helpers else ()), groups, stages]
     constants += ["wide"] if kernel.reaches else []
+    constants += chain_constants(kernel)
     shared = [n for r in a.rings for n in ((r.name, r.full) if r.rows else (r.name, r.full, r.free))]
     boxes = [b.name for b in kernel.boxes]
     tiles = [_constant(tile, _by_columns(block)) for block, tile in a.tiles.items()]
     loads = [*_wide(kernel, a.load.body), *grid, *a.load.body]
-    compute = [*_wide(kernel, a.compute.body), *grid, *_scalars(a.compute), *a.compute.body]
+    compute = [*_wide(kernel, a.compute.body), *grid, *_scalars(a.compute), *triggering(a.compute, a.compute.body)]
     read = names_of([*compute, *tiles]) | {a.row.symbol, groups}
     consumer = [n for n in (*arguments, *shared, *constants) if n in read]
     read = names_of(loads) | {a.row.symbol, groups}
@@ -226,7 +228,10 @@ def _by_columns(block: str) -> PythonExpression:
 def _start(a: WarpSpecialized, consumer: Sequence[str], producer: Sequence[str]) -> list[PythonStatement]:
     """The body of a kernel: it allocates rings and barriers, and starts warps with these arguments."""
     stages, groups = Name(a.names["stages"]), Name(a.names["groups"])
-    body: list[PythonStatement] = [_constant("barrier", call("hopper.mbarrier.MBarrierLayout"))]
+    body: list[PythonStatement] = [
+        *waiting(a.compute),
+        _constant("barrier", call("hopper.mbarrier.MBarrierLayout")),
+    ]
     for ring in a.rings:
         body += _allocations(ring, stages, groups, a.row.symbol)
     body += [Do(call("hopper.mbarrier.init", Name(r.full), Number(1))) for r in a.rings if r.rows]

@@ -60,6 +60,9 @@ class Module:
     """For kernels of which a warp-specialized form was asked for and that have none, the reason."""
     hidden_sizes: tuple[str, ...] = ()
     """The sizes that no input shows: keyword arguments of `entry` without a default."""
+    dependents: tuple[str, ...] = ()
+    """The kernels that begin while those before them end (`catdiag.codegen.triton.dependent_launch`), on chips that do
+    that, unless `entry` is called with `dependent_launch=False`."""
 
     def buffer_bytes(self, sizes: Mapping[str, int]) -> int:
         """The bytes that the launch function allocates beside results, at some sizes of axes."""

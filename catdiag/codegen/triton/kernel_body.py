@@ -23,7 +23,7 @@ from catdiag.codegen.syntax import (
     method,
 )
 from catdiag.codegen.triton.array_accesses import At, Made, PartialState, Pull, StoredArray, reshaped_index, state_of
-from catdiag.codegen.triton.kernel_builder import Build, KernelLoop, Tile, tile_number
+from catdiag.codegen.triton.kernel_builder import Build, KernelLoop, Tile, axes_text, tile_number
 from catdiag.codegen.triton.kernel_signature import KernelSpec, ModuleContext
 from catdiag.codegen.triton.mask_ranges import affine, edge, grows, summed
 from catdiag.codegen.triton.product_types import ProductTypes
@@ -161,7 +161,9 @@ class Writing:
                 value = method(self.printer.aligned(node, dims), "to", kind)
             elif dims:
                 value = method(self._repeated(self.printer.aligned(node, dims), dims), "to", kind)
-            k.scope.write(Assign((Name(name),), value, note=f"the state {state.name}{_axes(state.ty)} of no entries"))
+            k.scope.write(
+                Assign((Name(name),), value, note=f"the state {state.name}{axes_text(state.ty)} of no entries")
+            )
             self._state(state, name, dims, k.scope)
 
     def _dims(self, ty: ArrayType) -> tuple[Dim, ...]:
@@ -363,7 +365,7 @@ class Writing:
             name = p.names[old[state]]
             if node is old[state]:
                 continue
-            dims, note = self._dims(state.ty), f"{state.name}{_axes(state.ty)}"
+            dims, note = self._dims(state.ty), f"{state.name}{axes_text(state.ty)}"
             read_later = any(p.still_reads(other, old[state]) for other in made[n + 1 :])
             if read_later and node not in p.names and node.kind not in ("const", "symbol", "relabel"):
                 node.wanted = self.own.fresh(name + "_new")
@@ -493,7 +495,3 @@ class Writing:
             {s.symbol: self.own.fresh(f"{identifier(s.axis)}_tile") for s in self.all_spans},
             dict(self.added),
         )
-
-
-def _axes(ty: ArrayType) -> str:
-    return f"[{' '.join(ty.names)}]" if ty.axes else ""

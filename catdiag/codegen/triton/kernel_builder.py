@@ -428,6 +428,11 @@ BOXES: Mapping[type[ops.Op], Callable[[Build, Any, Let], None]] = {
 """How each operation is lowered; those with bodies are statements of the loop nest."""
 
 
+def axes_text(ty: ArrayType) -> str:
+    """The names of the axes of an array in brackets, if it has any."""
+    return f"[{' '.join(ty.names)}]" if ty.axes else ""
+
+
 def noted(box: Box) -> str:
     """The comment on a box in generated code: its name, the axes of its result, the user's file and line."""
     axes = f" [{' '.join(box.cod[0].names)}]" if box.cod[0].axes else ""

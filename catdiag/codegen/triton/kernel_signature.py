@@ -117,6 +117,10 @@ class KernelSpec:
     """The names of the numbers of these tiles, which only the lines that compute first positions read."""
     added: Mapping[StoredArray, str] = field(default_factory=dict)
     """Arrays that tiles are added to, each with the name of how far apart the parts of tiles are in elements."""
+    waits: bool = False
+    """Whether it is launched as a dependent of the kernel before (`catdiag.codegen.triton.dependent_launch`)."""
+    triggers: bool = False
+    """Whether the next kernel is launched as a dependent of it."""
 
 
 def widened(kernel: KernelSpec, tl: str, read: Collection[str] | None = None) -> list[PythonStatement]:

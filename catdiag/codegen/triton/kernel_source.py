@@ -17,6 +17,7 @@ from catdiag.codegen.syntax import (
     dotted,
     joined,
 )
+from catdiag.codegen.triton.dependent_launch import triggering, waiting
 from catdiag.codegen.triton.kernel_builder import sized
 from catdiag.codegen.triton.kernel_signature import KernelSpec, widened
 from catdiag.codegen.triton.launch_parameters import parameters_of, spans_of
@@ -56,8 +57,13 @@ def kernel_function(kernel: KernelSpec) -> KernelFunction:
         for array, n in kernel.scalars.items()
         if array.ty.element in ("real", "extended")
     ]
-    body = [*widened(kernel, tl), *grid(kernel, tl), *scalars, *kernel.body]
+    body = [*widened(kernel, tl), *grid(kernel, tl), *waiting(kernel), *scalars, *triggering(kernel, kernel.body)]
     return KernelFunction(kernel.name, parameters_of(kernel), body, TRITON.jit)
+
+
+def tile_note(spans: Sequence[LoopSpan]) -> str:
+    """What a program of the grid computes, in words."""
+    return "One tile of " + " and ".join(s.axis for s in spans) if spans else "One program"
 
 
 def grid(kernel: KernelSpec, tl: str) -> list[PythonStatement]:

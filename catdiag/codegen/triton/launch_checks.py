@@ -174,16 +174,14 @@ REGISTERS = '''def _registers(warps, *rows):
     return {} if max(rows) >= 64 or _amd() else {"maxnreg": min(255, 65536 // (32 * warps))}'''
 """The register limit of a kernel with matrix products."""
 
-DESCRIPTOR = "from triton.tools.tensor_descriptor import TensorDescriptor"
-
-BOXED = '''class _Checked(TensorDescriptor):
+CHECKED = '''class _Checked(TensorDescriptor):
     """A tensor that is read in boxes, of which `_boxed` has said that it can be: it is not checked again."""
 
     def __post_init__(self):
-        pass
+        pass'''
+"""The class of tensor descriptors."""
 
-
-@functools.cache
+CHIP = '''@functools.cache
 def _chip(device):
     """The generation of a GPU (Hopper is 9), or 0."""
     return torch.cuda.get_device_capability(device)[0] if device.type == "cuda" else 0
@@ -191,10 +189,12 @@ def _chip(device):
 
 def _copies(device):
     """Whether a device copies boxes of tensors itself."""
-    return device.type == "meta" or _chip(device) >= 9
+    return device.type == "meta" or _chip(device) >= 9'''
+"""What a chip has: one that copies boxes itself also begins kernels while others end. Uses `functools`."""
 
+DESCRIPTOR = "from triton.tools.tensor_descriptor import TensorDescriptor"
 
-def _room(shape, dtype, device):
+BOXED = '''def _room(shape, dtype, device):
     """An array whose rows start at multiples of 16 bytes, as the copy engine needs them."""
     each = 16 // dtype.itemsize
     wide = torch.empty((*shape[:-1], -(-shape[-1] // each) * each), dtype=dtype, device=device)
@@ -241,7 +241,7 @@ def _boxed(tensor, shape):
 def _copied(tensor, shape):
     """A tensor as its chip's copy engine reads boxes of it, or None where it cannot."""
     return _Checked(tensor, tensor.shape, tensor.stride(), shape) if _boxed(tensor, shape) else None'''
-"""Tensor descriptors: when the copy engine can read blocks of a tensor; uses `functools` and `math`."""
+"""Tensor descriptors: when the copy engine can read blocks of a tensor; uses `_copies` and `math`."""
 
 HAS_COPY_ENGINE = "_copies"
-"""The function of `BOXED` that says whether a device has a copy engine (TMA). It takes `meta` for one that has."""
+"""The function of `CHIP` that says whether a device has a copy engine (TMA). It takes `meta` for one that has."""

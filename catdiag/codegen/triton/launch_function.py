@@ -13,10 +13,11 @@ from catdiag.codegen.names import Names
 from catdiag.codegen.syntax import TIMES, bracketed
 from catdiag.codegen.triton.array_accesses import StoredArray
 from catdiag.codegen.triton.array_boxes import Boxes
+from catdiag.codegen.triton.dependent_launch import chain_arguments
 from catdiag.codegen.triton.kernel_builder import sized
 from catdiag.codegen.triton.kernel_signature import KernelSpec
 from catdiag.codegen.triton.launch_memory import AddedArray, LaunchMemory, OutputBuffer, torch_name
-from catdiag.codegen.triton.launch_parameters import constants_of, spans_of
+from catdiag.codegen.triton.launch_parameters import constants_of, factor, rounding, spans_of
 from catdiag.codegen.triton.launch_sizes import LaunchSizes, sizes_of_launch
 from catdiag.codegen.triton.mask_ranges import Bound, bound_text
 from catdiag.codegen.triton.opaque_call import OpaqueCall
@@ -100,20 +101,7 @@ class LaunchWriter:
         sizes = self.launch_sizes
         tensors = [a for a in self.inputs if a.ty.axes]
         first = tensors[0].name if tensors else ""
-        keywords = [self.sizes[s] for s in sizes.wanted]
-        keywords += [f"{t}={n}" for t, n in self.tiles.items()]
-        keywords += [f"num_warps={self.warps}", f"num_stages={self.stages}"]
-        if any("_in_registers" in k.helpers for k in self.kernels):
-            keywords.append("in_registers=False")
-        if self.specialized_kernels:
-            keywords += ["specialized=True", "strict=False"]
-        if self.functions:
-            keywords.append("functions=None")
-        if self.added:
-            keywords.append("deterministic=False")
-        keywords.append("out=None")
-        if not tensors:
-            keywords.append('device="cuda"')
+        keywords = self._keywords(sizes, bool(tensors))
         arguments = [a.name for a in self.inputs]
         device = f"{first}.device" if first else "device"
         self.write(f'"""{self.about}"""')
@@ -136,6 +124,8 @@ class LaunchWriter:
         for kernel in self.kernels:
             self._aligned(kernel)
         self._named()
+        if any(k.waits for k in self.kernels):
+            self.write(f"dependent, pdl = _dependent(dependent_launch, {device})")
         for step in self.steps:
             if isinstance(step, (ProductCall, OpaqueCall)):
                 self.write(step.text())
@@ -156,10 +146,30 @@ class LaunchWriter:
         listed = ", ".join([*arguments, "*", *keywords])
         return "\n".join([f"def {self.entry}({listed}):", *self.lines])
 
+    def _keywords(self, sizes: LaunchSizes, has_tensors: bool) -> list[str]:
+        """Its parameters that are given by name, with their defaults."""
+        keywords = [self.sizes[s] for s in sizes.wanted]
+        keywords += [f"{t}={n}" for t, n in self.tiles.items()]
+        keywords += [f"num_warps={self.warps}", f"num_stages={self.stages}"]
+        if any("_in_registers" in k.helpers for k in self.kernels):
+            keywords.append("in_registers=False")
+        if self.specialized_kernels:
+            keywords += ["specialized=True", "strict=False"]
+        if self.functions:
+            keywords.append("functions=None")
+        if self.added:
+            keywords.append("deterministic=False")
+        if any(k.waits for k in self.kernels):
+            keywords.append("dependent_launch=True")
+        keywords.append("out=None")
+        if not has_tensors:
+            keywords.append('device="cuda"')
+        return keywords
+
     def _cleared(self, kernel: KernelSpec, array: AddedArray) -> None:
         """The lines that clear an array that tiles are added to, and allocate an array for their parts if asked."""
         name, part, parts = array.sums.name, array.part, array.parts
-        count = " * ".join(_factor(self._count(kernel, span)) for span in array.tiles) or "1"
+        count = " * ".join(factor(self._count(kernel, span)) for span in array.tiles) or "1"
         self.write(f"{parts}, {part} = {name}.zero_(), 0  # what groups add to")
         self.write("if deterministic:  # a place for the part of each tile")
         self.write(f"    {parts}, {part} = _parts({name}, {count})")
@@ -253,7 +263,7 @@ class LaunchWriter:
         """The expression of the number of programs of a kernel."""
         grid = [self._count(kernel, span) for span in spans_of(kernel)]
         grid += [kernel.parts.symbol] if kernel.parts is not None else []
-        return " * ".join(_factor(g) for g in grid) or "1"
+        return " * ".join(factor(g) for g in grid) or "1"
 
     def _aligned(self, kernel: KernelSpec) -> None:
         """The line that copies misaligned factors of products to aligned rows, if that pays.
@@ -269,7 +279,7 @@ class LaunchWriter:
             reads = [self._count(kernel, span) for span in spans_of(kernel) if span.axis not in array.ty.names]
             if kernel.parts is not None and kernel.parts.axis not in array.ty.names:
                 reads.append(kernel.parts.symbol)
-            pairs.append(f"({array.name}, {' * '.join(map(_factor, reads)) or '1'})")
+            pairs.append(f"({array.name}, {' * '.join(map(factor, reads)) or '1'})")
         names = ", ".join(a.name for a in arrays) + "," * (len(arrays) == 1)
         self.write(f"{names} = _aligned({', '.join(pairs)})")
 
@@ -363,7 +373,7 @@ class LaunchWriter:
             rows = dict.fromkeys(" * ".join(known.get(name, name) for name in names) for names in kernel.rows)
             arguments.append(f"**_registers({warps}, {', '.join(rows)})")
         run = f"{kernel.name}[({count},)]"
-        arguments += _rounding(kernel)
+        arguments += [*rounding(kernel), *chain_arguments(kernel)]
         if fallback:
             self._call("_fitted", [run, stages, *arguments])
         else:
@@ -424,7 +434,7 @@ class LaunchWriter:
             f"{specialized.names['stages']}=num_stages{at}",
             "num_warps=4",
         ]
-        arguments += _rounding(kernel)
+        arguments += [*rounding(kernel), *chain_arguments(kernel)]
         self._call(f"{kernel.name}[({count},)]", arguments)
         self.lines = [*outer, *("    " + line for line in self.lines)]
 
@@ -488,12 +498,3 @@ class LaunchWriter:
                 test = f"{self.lengths[f'_block({span.symbol})']} == {span.symbol} and {test}"
             found.append((name, test))
         return found
-
-
-def _rounding(kernel: KernelSpec) -> list[str]:
-    """The option that turns fused multiply-add off, if the kernel needs that."""
-    return ["enable_fp_fusion=False"] if kernel.separately_rounded else []
-
-
-def _factor(text: str) -> str:
-    return f"({text})" if " " in text and not text.startswith(("(", "_tiles")) else text

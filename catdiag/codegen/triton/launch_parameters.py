@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from catdiag.codegen.kernel_tree import Parameter
+from catdiag.codegen.triton.dependent_launch import chain_constants
 from catdiag.codegen.triton.kernel_signature import KernelSpec
 from catdiag.schedule.statements import LoopSpan
 
@@ -30,6 +31,7 @@ def parameters_of(kernel: KernelSpec) -> tuple[Parameter, ...]:
     constants += ["fast"] if "_tanh" in kernel.helpers else []
     constants += ["compiled"] if kernel.helpers & {"_transposed", "_completed"} else []
     constants += ["wide"] if kernel.reaches else []
+    constants += chain_constants(kernel)
     return (*map(Parameter, names), *(Parameter(c, constant=True) for c in constants))
 
 
@@ -37,3 +39,13 @@ def spans_of(kernel: KernelSpec) -> tuple[LoopSpan, ...]:
     """The axes of the grid, the slowest first: tiles with loops of different lengths, tiles of one entry, the rest."""
     own = [s for s in kernel.spans if s.symbol in kernel.imbalance]
     return (*own, *kernel.single, *(s for s in kernel.spans if s not in own))
+
+
+def rounding(kernel: KernelSpec) -> list[str]:
+    """The option of a launch that turns fused multiply-add off, if the kernel needs that."""
+    return ["enable_fp_fusion=False"] if kernel.separately_rounded else []
+
+
+def factor(text: str) -> str:
+    """An expression of the launch function as a factor of a product."""
+    return f"({text})" if " " in text and not text.startswith(("(", "_tiles")) else text

@@ -10,9 +10,20 @@ from catdiag.codegen.gluon.gluon_source import DOWN, IMPORTS, helpers_of, source
 from catdiag.codegen.gluon.pipelined_loop import WarpSpecialized
 from catdiag.codegen.kernel_tree import KernelFunction
 from catdiag.codegen.triton.buffer_arena import ARENA
+from catdiag.codegen.triton.dependent_launch import DEPENDENT
 from catdiag.codegen.triton.kernel_signature import KernelSpec
 from catdiag.codegen.triton.kernel_source import indented, kernel_text
-from catdiag.codegen.triton.launch_checks import AMD, BOXED, DESCRIPTOR, PARTS, REGISTERS, WRITABLE, checks
+from catdiag.codegen.triton.launch_checks import (
+    AMD,
+    BOXED,
+    CHECKED,
+    CHIP,
+    DESCRIPTOR,
+    PARTS,
+    REGISTERS,
+    WRITABLE,
+    checks,
+)
 from catdiag.codegen.triton.opaque_call import CALLED, OpaqueCall
 from catdiag.codegen.triton.product_call import MERGED, PRODUCT, ProductCall
 from catdiag.codegen.triton.triton_dialect import TRITON, helper_text
@@ -42,12 +53,17 @@ class ModuleText:
         """The whole text, given its part that runs on the CPU, and the trees of the kernels."""
         return "\n".join([*self._head(), *self._kernel_lines(helpers, plain, warp_specialized), host])
 
+    @property
+    def _chained(self) -> bool:
+        """Whether kernels begin while those before them end."""
+        return any(k.waits for k in self.kernels)
+
     def _head(self) -> list[str]:
         """The docstring and the imports of the module."""
         boxes = any(k.boxes for k in self.kernels)
         lines = [f'"""{self.about}', "", "Written by catdiag from a derivation: it needs torch and triton only.",
                  '"""', ""]  # fmt: skip
-        imported = ["functools", "math"] if boxes or self.uses_arena or self.merges else []
+        imported = ["functools", "math"] if boxes or self.uses_arena or self.merges or self._chained else []
         imported += ["warnings"] if self.specialized else []
         lines += [*(f"import {name}" for name in imported), ""] if imported else []
         lines += ["import torch", "import triton", "import triton.language as tl"]
@@ -83,10 +99,16 @@ class ModuleText:
         if self.has_outputs:
             lines += [*WRITABLE.splitlines(), "", ""]
         of_nvidia = any(k.helpers & {"_tanh", "_transposed", "_completed"} for k in self.kernels)
-        if of_nvidia or any(k.rows for k in self.kernels):
+        if of_nvidia or any(k.rows for k in self.kernels) or self._chained:
             lines += [*AMD.splitlines(), "", ""]
         if any(k.rows for k in self.kernels):
             lines += [*REGISTERS.splitlines(), "", ""]
+        if any(k.boxes for k in self.kernels):
+            lines += [*CHECKED.splitlines(), "", ""]
+        if any(k.boxes for k in self.kernels) or self._chained:
+            lines += [*CHIP.splitlines(), "", ""]
+        if self._chained:
+            lines += [*DEPENDENT.splitlines(), "", ""]
         if any(k.boxes for k in self.kernels):
             lines += [*BOXED.splitlines(), "", ""]
         if self.uses_arena:

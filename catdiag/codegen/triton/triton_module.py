@@ -20,6 +20,7 @@ from catdiag.codegen.kernel_tree import KernelCode
 from catdiag.codegen.names import Names
 from catdiag.codegen.program_sizes import spans_of_loops, symbols_of_program
 from catdiag.codegen.triton.array_accesses import Made, Pull, StoredArray
+from catdiag.codegen.triton.dependent_launch import chained, chained_forms
 from catdiag.codegen.triton.generated_module import EntryArgument, Module
 from catdiag.codegen.triton.kernel_body import Writing
 from catdiag.codegen.triton.kernel_signature import (
@@ -30,7 +31,7 @@ from catdiag.codegen.triton.kernel_signature import (
     saved_types,
     torch_type,
 )
-from catdiag.codegen.triton.kernel_source import grid, kernel_function
+from catdiag.codegen.triton.kernel_source import grid, kernel_function, tile_note
 from catdiag.codegen.triton.launch_function import LaunchWriter
 from catdiag.codegen.triton.launch_memory import AddedArray, OutputBuffer
 from catdiag.codegen.triton.module_text import ModuleText
@@ -156,8 +157,7 @@ class _ModuleBuilder:
         self._lower_body(env)
         outputs = [self._saved_output(value, env) for value in program.stored]
         self._check_warps()
-        shown = tuple(t for t in self.tiles if self.tiles[t] != 1 or self._is_argument(t))
-        keywords = {t: self.tiles[t] for t in shown}
+        keywords = {t: n for t, n in self.tiles.items() if n != 1 or self._is_argument(t)}
         launch = LaunchWriter(
             self.entry, inputs, outputs, self.buffers, self.kernels, keywords, self.stages, self.warps,
             self.dtypes, self.dtype, self._about(), sizes, self.specialized_kernels, self.calls,
@@ -202,6 +202,7 @@ class _ModuleBuilder:
             launch.functions,
             dict(self.unspecialized),
             tuple(sizes[s] for s in launch.launch_sizes.wanted),
+            tuple(k.name for k in self.kernels if k.waits),
         )
 
     def _input_arrays(self) -> dict[NestValue, StoredArray]:
@@ -277,6 +278,9 @@ class _ModuleBuilder:
         for value in self.program.outputs:
             if value in self.shared.saved:
                 env[value] = self.shared.saved[value]
+        if any(value.ty.axes for value in self.program.inputs):
+            self.kernels = chained(self.kernels, self.calls, {a.place for a in self.added})
+        self.specialized_kernels = chained_forms(self.specialized_kernels, self.kernels)
 
     def _ungrouped(self, body: Sequence[Statement], env: dict[NestValue, Pull]) -> None:
         """Statements outside groups: a kernel of one program, except views and numbers, which later kernels inline."""
@@ -348,7 +352,7 @@ class _ModuleBuilder:
             self._clear(value, spans)
         self.cleared = []
         if split is None:
-            self._run(self._writing(env, spans), group.body, _tiled(spans))
+            self._run(self._writing(env, spans), group.body, tile_note(spans))
             if self.specialized[self.place] and self.kernels and self.kernels[-1].place == self.place:
                 self._specialize(env, spans, group.body)
         else:
@@ -436,7 +440,7 @@ class _ModuleBuilder:
                 array, first.k.tile(value), {part: first.k.nodes.symbol("part"), **self._global(first, value.ty)}
             )
         self.kernels.append(
-            first.done(self._name(), f"{_tiled(group.spans)}, a part of {span.axis} each", self.place, chunk=span)
+            first.done(self._name(), f"{tile_note(group.spans)}, a part of {span.axis} each", self.place, chunk=span)
         )
         second = self._writing(env, group.spans)
         second.body(again)
@@ -447,7 +451,10 @@ class _ModuleBuilder:
                 second.body([s])
         self.kernels.append(
             second.done(
-                self._name(), f"{_tiled(group.spans)}: the states of the parts of {span.axis}, merged", self.place, span
+                self._name(),
+                f"{tile_note(group.spans)}: the states of the parts of {span.axis}, merged",
+                self.place,
+                span,
             )
         )
         return second
@@ -485,10 +492,6 @@ def _each(numbers: int | Sequence[int], what: str, groups: int) -> int | tuple[i
     if len(numbers) != groups:
         raise CatdiagError(f"{what} are {tuple(numbers)}: expected one number, or one for each of {groups} groups")
     return numbers[0] if groups == 1 else tuple(numbers)
-
-
-def _tiled(spans: Sequence[LoopSpan]) -> str:
-    return "One tile of " + " and ".join(s.axis for s in spans) if spans else "One program"
 
 
 __all__ = ["EntryArgument", "Module", "module"]
