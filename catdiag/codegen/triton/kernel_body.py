@@ -23,7 +23,7 @@ from catdiag.codegen.syntax import (
     method,
 )
 from catdiag.codegen.triton.array_accesses import At, Made, PartialState, Pull, StoredArray, reshaped_index, state_of
-from catdiag.codegen.triton.kernel_builder import Build, KernelLoop, Tile, axes_text, tile_number
+from catdiag.codegen.triton.kernel_builder import UNROLLED, Build, KernelLoop, Tile, axes_text, tile_number
 from catdiag.codegen.triton.kernel_signature import KernelSpec, ModuleContext
 from catdiag.codegen.triton.mask_ranges import affine, edge, grows, summed
 from catdiag.codegen.triton.product_types import ProductTypes
@@ -237,7 +237,8 @@ class Writing:
         for state in carry.states:
             self._state(state, names[state], self._dims(state.ty), outside)
         count = call(f"{self.tl}.cdiv", p.plain(k.size(span.size)), Name("chunk"))
-        outside.write(ForLoop(Name(part.data[0]), call(f"{self.tl}.range", Number(0), count), scope.body))
+        over = call(f"{self.tl}.range", Number(0), count, loop_unroll_factor=Number(UNROLLED))
+        outside.write(ForLoop(Name(part.data[0]), over, scope.body))
 
     def _ends(self, loop: For, span: LoopSpan) -> tuple[TileNode, TileNode]:
         """The positions at which a loop starts and ends: those of its part, narrowed to where a mask may hold."""

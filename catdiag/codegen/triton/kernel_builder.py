@@ -34,6 +34,8 @@ from catdiag.codegen.triton.tile_nodes import Dim, Scope, TileNode, from_array, 
 from catdiag.schedule.statements import Let, LoopSpan, NestValue
 from catdiag.util.errors import TypeMismatch
 
+UNROLLED = 4
+"""Parts whose states a kernel that merges them loads before it waits for the first."""
 SINGLE = (2 - 2.0**-23) * 2.0**127
 """The largest number of float32, in which kernels compute."""
 
