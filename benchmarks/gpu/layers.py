@@ -14,11 +14,13 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import inspect
 import json
 import math
 import sys
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -206,21 +208,33 @@ def fused(backend: str) -> Function:
     return attention
 
 
-def ours(folder: Path, row: Mapping[str, Any], way: Mapping[str, Any], layer: Layer) -> Function:
-    """The modules of a plan as one function without arguments."""
+def ours(
+    folder: Path, row: Mapping[str, Any], way: Mapping[str, Any], layer: Layer, dependent: bool = True
+) -> Function:
+    """The modules of a plan as one function without arguments; without `dependent` all launches are ordinary ones."""
+    import torch
+
     entries = [entry_of(folder, module) for module in way["modules"]]
+    if not dependent:
+        entries = [partial(entry, dependent_launch=False) if _chained(entry) else entry for entry in entries]
     a = layer.split()
     if not layer.decoding:
         names = ("X", "cos", "sin", "g1", "Wq", "Wk", "Wv", "Wo", "g2", "Wg", "Wu", "Wd")
         return lambda: entries[0](*(a[n] for n in names))
     first, second = entries
+    kept = tuple(a[n][:, :, -1] for n in ("K", "V"))  # results are written where the cache has them
 
     def decode() -> Any:
-        Q, K, V = first(*(a[n] for n in ("X", "cos", "sin", "g1", "Wq", "Wk", "Wv")))
-        a["K"][:, :, -1], a["V"][:, :, -1] = K, V
+        Q = torch.empty((*layer.X.shape[:1], *a["Wq"].shape[:-1]), dtype=layer.X.dtype, device=layer.X.device)
+        first(*(a[n] for n in ("X", "cos", "sin", "g1", "Wq", "Wk", "Wv")), out=(Q, *kept))
         return second(a["X"], Q, *(a[n] for n in ("K", "V", "Wo", "g2", "Wg", "Wu", "Wd")))
 
     return decode
+
+
+def _chained(entry: Function) -> bool:
+    """Whether kernels of a module begin while those before them end."""
+    return "dependent_launch" in inspect.signature(entry).parameters
 
 
 def contestants(folder: Path, row: Mapping[str, Any], layer: Layer, device: str) -> dict[str, Callable[[], Function]]:
@@ -229,7 +243,10 @@ def contestants(folder: Path, row: Mapping[str, Any], layer: Layer, device: str)
 
     found: dict[str, Callable[[], Function]] = {}
     for way in row["ways"]:
-        found[f"catdiag, products={way['products']}"] = lambda way=way: ours(folder, row, way, layer)
+        name = f"catdiag, products={way['products']}"
+        found[name] = lambda way=way: ours(folder, row, way, layer)
+        if device == "cuda" and way["products"] == "triton":
+            found[f"{name}, ordinary launches"] = lambda way=way: ours(folder, row, way, layer, False)
     found["eager, SDPA"] = lambda: lambda: layer.eager(fused(""))
     if device == "cuda":
         found["eager, cuDNN"] = lambda: lambda: layer.eager(fused("CUDNN_ATTENTION"))
