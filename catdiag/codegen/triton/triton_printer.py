@@ -350,10 +350,13 @@ class TritonPrinter:
         flat = _flat(batch, rows, columns)
         start = () if acc is None else (self._reshaped(self.aligned(acc, node.dims), node.dims, flat),)
         made = call("tl.dot", left, right, *start, **self.precision(a, b))
-        if acc is not None and made_in_loop(a, kinds[0] is not None):
+        # Triton 3.6 does not compile a sum of products that is reshaped in a loop and not permuted, unless each is
+        # complete before the next one begins.
+        merged = len(flat) != len(node.dims)
+        if acc is not None and ((merged and acc.dims == node.dims) or made_in_loop(a, kinds[0] is not None)):
             self.helpers.add("_completed")
             made = call("_completed", made, Name("compiled"))
-        return made if len(flat) == len(node.dims) else call("tl.reshape", made, tile_shape(node.dims))
+        return made if not merged else call("tl.reshape", made, tile_shape(node.dims))
 
     def _matrix(
         self,
