@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from catdiag.runtime.compile import CompiledKernel, TrainingKernels
 
 LAUNCH_S = 2e-6
-"""Seconds from the end of a kernel to the start of the next, when both are in the queue: an assumption."""
+"""Seconds from the end of a kernel to the start of the next, when both are in the queue. An H200 took 1.4 to 2 µs in a
+stream, 0.4 µs in a CUDA graph, and about none where the next is a dependent of the first."""
 HOST_LAUNCH_S = 20e-6
 """Seconds of the host for a launch from Python: 13 to 25 µs were measured beside an H200."""
 
