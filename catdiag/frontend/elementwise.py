@@ -177,8 +177,15 @@ def clip(a: Operand, low: Operand | None = None, high: Operand | None = None) ->
     >>> clip(7, 0, 5)
     5
     """
-    result = a if low is None else maximum(low, a)
-    result = result if high is None else minimum(high, result)
+    result: Any = a
+    if low is not None:  # of arrays that are equal the maximum shares its derivative
+        result = where(_scalar("lt", None, a, low), low, a) if isinstance(low, Traced) else maximum(low, a)
+    if high is not None:
+        result = (
+            where(_scalar("lt", None, high, result), high, result)
+            if isinstance(high, Traced)
+            else minimum(high, result)
+        )
     if isinstance(a, Traced) and isinstance(result, Traced):  # as other functions do, the axes of `a` first
         return running().rename(result, {}, union([a.type, result.type]))
     return result

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from catdiag.frontend import builder
-from catdiag.frontend.elementwise import erf, exp, log, maximum, minimum, sigmoid, sqrt, tanh
+from catdiag.frontend.elementwise import erf, exp, log, maximum, minimum, sigmoid, sqrt, tanh, where
 from catdiag.frontend.tracing import Operand, Traced, running
 from catdiag.util.errors import SignatureError
 
@@ -70,14 +70,14 @@ def expm1(a: Operand) -> Traced:
 def softplus(a: Operand) -> Traced:
     """log(1 + e^a), a smooth positive part (Dugas et al. 2000).
 
-    Written as max(a, 0) + log(1 + e^min(−a, a)), which is the same number and overflows nowhere. At 0 both take the
-    branch of negative numbers, so that its derivatives there, too, are those of the smooth function.
+    Written as max(a, 0) + log(1 + e^−|a|), which is the same number and overflows nowhere. At 0 both parts take
+    the branch of negative numbers, so that its derivatives there, too, are those of the smooth function.
 
     >>> import catdiag as cd
     >>> cd.algorithm("x")(lambda a: cd.nn.softplus(a))([-1000, 0, 1000]).round(3).tolist()
     [0.0, 0.693, 1000.0]
     """
-    return _named("softplus", a, lambda v: maximum(v, 0) + log(1 + exp(minimum(-v, v))))
+    return _named("softplus", a, lambda v: maximum(v, 0) + log(1 + exp(where(v <= 0, v, -v))))
 
 
 _GELU: dict[str, Callable[[Traced], Traced]] = {

@@ -44,6 +44,13 @@ PAIRS: dict[str, tuple[str, Callable[..., Any], Callable[..., Any], list[tuple[i
                   lambda a, b: ((a[:, None] - b[None]) ** 2).sum(-1),
                   [(3, 2), (4, 2)]),
     "elu": ("x", lambda a: cd.nn.elu(a), F.elu, [(7,)]),
+    "maximum of equal numbers": (
+        "x, x", lambda a, b: cd.maximum(a - a, b - b) * 3 + cd.minimum(b * 0, a * 0)
+        + cd.maximum(a, b) * cd.minimum(a, b),
+        lambda a, b: torch.maximum(a - a, b - b) * 3 + torch.minimum(b * 0, a * 0)
+        + torch.maximum(a, b) * torch.minimum(a, b), [(7,), (7,)]),
+    "clip at arrays": ("x, x", lambda a, b: cd.clip(a - a, b - b, b * b) * a + cd.clip(a, b, b + 1) ** 2,
+                       lambda a, b: (a - a).clamp(b - b, b * b) * a + a.clamp(b, b + 1) ** 2, [(7,), (7,)]),
     "clip": ("x", lambda a: cd.clip(a, -0.5, 0.5) ** 2, lambda a: a.clamp(-0.5, 0.5) ** 2, [(9,)]),
 }  # fmt: skip
 

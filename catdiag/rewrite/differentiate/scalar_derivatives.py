@@ -3,7 +3,8 @@
 Where a function has no derivative, the weight is one that is stated here:
 
     abs, sign, floor, ceil, round    0 at a jump or corner: abs has sign(a), the others are constant between jumps
-    max, min, of two equal arguments the derivative of the second, so that maximum(a, 0) has 0 at 0
+    max, min         two equal arguments share evenly; where one is a constant the second has all, so that maximum(a, 0)
+                     has 0 at 0, and maximum(0, a) has 1
     where                            that of the branch which is taken; conditions have no derivative
 
 `catdiag.kernel.differentiability` computes where they are derivatives.
@@ -12,6 +13,7 @@ Where a function has no derivative, the weight is one that is stated here:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 
 from catdiag.category.scalars import Apply, Cast, ScalarFunction, row
@@ -49,14 +51,15 @@ def _erf(graph: HashConsedGraph, args: Sequence[int], result: int) -> Weights:
     return (Weight((graph.map("exp", exponent),), number=TWO_BY_SQRT_PI),)
 
 
-def _larger(graph: HashConsedGraph, args: Sequence[int], result: int) -> Weights:
-    first = graph.map("lt", args[1], args[0])
-    return Weight(condition=first), Weight(condition=first, when=False)
-
-
-def _smaller(graph: HashConsedGraph, args: Sequence[int], result: int) -> Weights:
-    first = graph.map("lt", args[0], args[1])
-    return Weight(condition=first), Weight(condition=first, when=False)
+def _extremal(graph: HashConsedGraph, args: Sequence[int], larger: bool) -> Weights:
+    """Of a maximum (`larger`) or a minimum of two."""
+    a, b = args
+    if graph.is_const(a) or graph.is_const(b):
+        first = Weight(condition=graph.map("lt", *((b, a) if larger else (a, b))))
+        return first, replace(first, when=False)
+    count = graph.map("where", graph.map("eq", a, b), graph.const(2), graph.const(1))
+    attained = ((b, a), (a, b)) if larger else ((a, b), (b, a))
+    return tuple(Weight(divisors=(count,), condition=graph.map("le", *pair)) for pair in attained)
 
 
 PARTIALS: Mapping[str, Partials] = {
@@ -77,8 +80,8 @@ PARTIALS: Mapping[str, Partials] = {
     "sin": lambda graph, args, result: (Weight((graph.map("cos", args[0]),)),),
     "cos": lambda graph, args, result: (Weight((graph.map("sin", args[0]),), number=Fraction(-1)),),
     "abs": lambda graph, args, result: (Weight((graph.map("sign", args[0]),)),),
-    "max": _larger,
-    "min": _smaller,
+    "max": lambda graph, args, result: _extremal(graph, args, larger=True),
+    "min": lambda graph, args, result: _extremal(graph, args, larger=False),
     "where": lambda graph, args, result: (
         None,
         Weight(condition=args[0]),
