@@ -472,7 +472,9 @@ class Program(AsProgram):
         return differentiability(self._source, self.derivation.ask, of, wrt)
 
     def _derivative(self, found: Derivative) -> Program:
-        return Program(found.diagram, self.derivation.ask)
+        # Of the example only sizes and functions are known: it has no tangents.
+        example = None if self.example is None else replace(self.example, arrays=(), sources=(), notes=())
+        return Program(found.diagram, self.derivation.ask, example)
 
     # -- answers ---------------------------------------------------------------------------------
 

@@ -96,3 +96,11 @@ def test_gradients_of_imported_modules_are_those_of_autograd(name: str) -> None:
     for got, source in zip(found, real, strict=True):
         leaf = inputs[source] if isinstance(source, int) else parameters[source]
         np.testing.assert_allclose(got.ravel(), leaf.grad.numpy().ravel(), rtol=1e-9, atol=1e-11)
+
+
+def test_derivatives_of_imported_programs_have_the_sizes_of_the_example() -> None:
+    x = torch.randn(1, 4, 2, 2, dtype=torch.float64)
+    function = cd.from_torch(lambda a: F.pixel_shuffle(a, 2) ** 2, x)
+    tangent = torch.randn(1, 4, 2, 2, dtype=torch.float64)
+    _, wanted = torch.func.jvp(lambda a: F.pixel_shuffle(a, 2) ** 2, (x,), (tangent,))
+    np.testing.assert_allclose(function.jvp().run(x.numpy(), tangent.numpy()), wanted.numpy())
