@@ -33,10 +33,12 @@ class GraphWriter:
         """Adds a box on some wires. Gives the first wire that it makes; the others follow it."""
         first, node = len(self.types), Node(box, tuple(inputs))
         if self.shared is not None:
-            first = self.shared.setdefault((box, node.inputs), first)
-        if first == len(self.types):
-            self.nodes.append(node)
-            self.types.extend(box.cod)
+            key = box, node.inputs
+            if key in self.shared:
+                return self.shared[key]
+            self.shared[key] = first
+        self.nodes.append(node)
+        self.types.extend(box.cod)
         return first
 
     def made(self, box: Box, inputs: Sequence[int]) -> range:
