@@ -298,15 +298,15 @@ def test_a_configuration_that_is_launched_otherwise_is_not_taken(monkeypatch: py
     first = product.plan("H200", sizes)
     from catdiag.planner.fitted_configuration import Fitting
 
-    taken = Fitting._written
+    taken = Fitting._emitted
 
-    def written(self: Fitting, proposal: Proposal) -> Any:
+    def emitted(self: Fitting, proposal: Proposal) -> Any:
         found = taken(self, proposal)
         if proposal.tiles != first.tiles:
             return found
         return replace(found, runs=tuple(replace(run, stages=run.stages + 7) for run in found.runs))
 
-    monkeypatch.setattr(Fitting, "_written", written)
+    monkeypatch.setattr(Fitting, "_emitted", emitted)
     found = product.plan("H200", sizes)
     agree(found)
     assert found.tiles != first.tiles
