@@ -98,7 +98,10 @@ class Writer(ABC):
         self.depth -= 1
 
     def let(self, let: Let, body: Sequence[Statement], carried: Carry | None) -> None:
-        """Writes a value on a line of its own, or inlines it: if it is short and read once, in the same body."""
+        """Writes a value on a line of its own, or inlines it: if it is short and read once, in the same body. Of a box
+        without results nothing is written."""
+        if not let.targets:
+            return
         text = self.expression(let)
         target = let.targets[0]
         state = self._state(let, carried)

@@ -317,3 +317,10 @@ def test_lengths_below_one_are_refused(lengths):
     split = cd.algorithm("x ->", name="total")(lambda A: cd.sum(A, "x")).stream("x").split("x")
     with pytest.raises(ValueError, match=r"expected at least 1: (s_x, p_x|p_x, s_x)"):
         call(source(split), [np.ones(5)], lengths)
+
+
+def test_a_box_without_results_is_left_out():
+    x = ArrayType((Axis("x"),))
+    taken = cd.category.box("taken", x, Ty())
+    assert "taken" not in pseudocode(taken)
+    assert "kept" in pseudocode(taken @ cd.category.box("kept", x, x))
