@@ -190,6 +190,14 @@ def test_the_wait_comes_before_all_accesses_in_ptx(chain: Module) -> None:
 
 
 @pytest.mark.triton
+def test_a_plan_is_compiled_without_it() -> None:
+    plan = DEEP.plan("H200", dict.fromkeys("teabcd", 4096), dtype="fp16")
+    kernel = plan.compile(dependent_launch=False)
+    assert kernel.options == {"dependent_launch": False}
+    assert plan.compile() is not kernel and "dependent_launch" not in plan.compile().options
+
+
+@pytest.mark.triton
 @pytest.mark.usefixtures("interpreting")
 def test_interpreted_kernels_do_not_wait(chain: Module) -> None:
     import torch
