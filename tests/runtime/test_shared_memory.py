@@ -108,6 +108,56 @@ def twice(A, B, C, n, sa: tl.constexpr, sb: tl.constexpr, g: tl.constexpr, s: tl
 ROWS = {"q": 1024, "x": 1024, "d": 64}
 MOMENTS = {"q": 1024, "v": 1024, "x": 1024}
 POOL = {"c": 1024, "h": 64, "n": 1024, "w": 64, "x": 1024, "y": 1024}
+AMONG_HEADS = """
+@triton.jit
+def kernel(Q, K, V, O, n, g: tl.constexpr, s: tl.constexpr, d: tl.constexpr):
+    i, j = tl.arange(0, g), tl.arange(0, d)
+    total = tl.zeros((g, d), tl.float32)
+    q = Q.load([0, 0, 0]).reshape((g, d))
+    for at in range(0, n, s):
+        k = K.load([at, 0, 0]).reshape((s, d))
+        scores = tl.exp2(tl.dot(q, tl.trans(k)))
+        v = V.load([at, 0, 0]).reshape((s, d))
+        total = tl.dot(scores.to(V.dtype), v, total)
+    tl.store(O + i[:, None] * d + j[None, :], total)
+"""
+
+
+@pytest.mark.parametrize(
+    ("dtype", "rows", "d", "stages", "compiled"),
+    [("bf16", 64, 64, 2, 32800), ("bf16", 64, 128, 3, 98360), ("bf16", 16, 64, 3, 34848), ("fp32", 64, 64, 2, 65560),
+     ("fp8", 64, 64, 3, 24624)],
+)  # fmt: skip
+def test_products_read_blocks_in_place_of_which_a_middle_axis_is_removed(
+    dtype: str, rows: int, d: int, stages: int, compiled: int
+) -> None:
+    blocks = {name: Pointer(dtype, (length, 1, d)) for name, length in (("Q", rows), ("K", 64), ("V", 64))}
+    given = {**blocks, "O": Pointer("fp32"), "g": rows, "s": 64, "d": d}
+    found = shared_memory(AMONG_HEADS, "kernel", given, warps=4, stages=stages)
+    assert compiled - 64 <= found.bytes <= compiled + 64
+
+
+UNDER_A_CONDITION = """
+@triton.jit
+def kernel(A, B, C, n, wanted, g: tl.constexpr, s: tl.constexpr):
+    i = tl.arange(0, g)
+    total = tl.zeros((g, g), tl.float32)
+    for at in range(0, n, s):
+        if tl.load(wanted + at) != 0:
+            a = A.load([0, at])
+            b = B.load([at, 0])
+            total = tl.dot(a, b, total)
+    tl.store(C + i[:, None] * g + i[None, :], total)
+"""
+
+
+def test_nothing_is_prefetched_for_products_under_a_condition() -> None:
+    blocks = {"A": Pointer("bf16", (128, 64)), "B": Pointer("bf16", (64, 128))}
+    given = {**blocks, "C": Pointer("fp32"), "wanted": Pointer("int32"), "g": 128, "s": 64}
+    found = shared_memory(UNDER_A_CONDITION, "kernel", given, warps=4, stages=3)
+    assert 2 * 64 * 128 * 2 <= found.bytes <= 2 * 64 * 128 * 2 + 64  # Triton 3.6: 32776
+
+
 OF_CHIPS = [
     # chip, operator, streamed, grouped, tiles, sizes, warps, stages, Triton 3.6's metadata.shared
     # A factor that depends on a sum is not computed in the layout of its product's operand.

@@ -175,11 +175,12 @@ class _AbstractInterpreter(Calls):
                 if isinstance(test, TileValue) and test.known is not UNKNOWN:
                     self.block(body if test.known else otherwise, env)
                 else:
-                    other = dict(env)
+                    other, around, self.conditional = dict(env), self.conditional, True
                     with self.equal.region():
                         self.block(body, env)
                     with self.equal.region():
                         self.block(otherwise, other)
+                    self.conditional = around
                     env.update({n: v for n, v in other.items() if n not in env})
             case Return(given):
                 raise Returned(None if given is None else self.expression(given, env))
@@ -225,6 +226,7 @@ class _AbstractInterpreter(Calls):
         self.trace.loads = [replace(load) for load in trace.loads]
         loop, self.loop = self.loop, -1
         around, self.products, self.chain = (self.products, self.chain), [], ()
+        conditional, self.conditional = self.conditional, False
         with self.equal.region():
             self.block(body, trial)
         self.trace, self.loop = trace, loop
@@ -249,6 +251,7 @@ class _AbstractInterpreter(Calls):
             self.block(body, env)
         self.loop, made.end = made.outer, self.now()
         self.products, self.chain = around
+        self.conditional = conditional
 
     # -- expressions ---------------------------------------------------------------------------
 

@@ -15,14 +15,15 @@ comparison with compiled kernels; where one is a pass of the compiler, it is nam
   (`warpsPerTileV2`), and that has 16 bits or less. On Blackwell a computed first factor of a product by four warps goes
   to tensor memory (`PromoteLHSToTMem`). Any other computed factor is stored to shared memory where it is
   made.
-- **Descriptors.** A block that a tensor descriptor loads passes through shared memory. A product reads it there unless
-  a reshape removes other axes than those before the last two (`RankedReduceDescriptorLoads`).
+- **Descriptors.** A block that a tensor descriptor loads passes through shared memory. A product reads it there, but
+  for a first factor, before Blackwell, where a reshape removes other axes than those before the last two
+  (`RankedReduceDescriptorLoads`): that is read into registers.
 - **Three passes of tf32** (`input_precision="tf32x3"`) read each factor in two parts, which are computed of it
   (`F32DotTC`).
 - **Software pipelining.** The innermost loops with products prefetch the loads that products read, also those read by
   way of scalar functions. Such a load has `stages` buffers if only wgmma reads it, unchanged; otherwise it has
   `stages - 1`. A load is prefetched only if 4 bytes or more are known to be contiguous. (Of an integer, Triton knows
-  whether 16 divides it.) Loads that only accumulators read are not prefetched.
+  whether 16 divides it.) Loads that only accumulators read are not prefetched, nor those of products under a condition.
 - With `stages=1` nothing is prefetched. Then a load that a product reads has one buffer, live from the load to its last
   use.
 - **Equal loads** of one iteration, with no store between them, are one load
@@ -259,7 +260,7 @@ class _Buffers:
         found: dict[int, tuple[int, str]] = {}
         for loop in self.trace.loops:
             stages = self.stages if loop.stages is None else loop.stages
-            dots = [d for d in self.trace.dots if d.loop == loop.number]
+            dots = [d for d in self.trace.dots if d.loop == loop.number and not d.conditional]
             if loop.holds or not dots or stages < 2:
                 continue
             read_by: dict[int, list[tuple[Dot, TileValue, bool]]] = {}
@@ -276,7 +277,10 @@ class _Buffers:
             for number, readers in sorted(read_by.items()):
                 load = self.trace.loads[number]
                 only = not load.others and all(
-                    v.direct == number and d.version == 3 and not _turned(d, v, first, load)
+                    v.direct == number
+                    and d.version == 3
+                    and not _turned(d, v, first, load)
+                    and not self.in_registers(v, first)
                     for d, v, first in self.direct_readers(number, readers)
                 )
                 count = ahead + (1 if only else 0)
@@ -322,6 +326,8 @@ class _Buffers:
         end = dot.time if inside is None else inside.end
         if value.direct is not None:
             load = self.trace.loads[value.direct]
+            if self.in_registers(value, first):
+                return
             if value.direct in copies:
                 if not first and _turned(dot, value, first, load):  # a first one is read into registers
                     self.put(("made", dot.time), f"{load.array} in another order", value.bytes, dot.time, dot.time)
@@ -355,6 +361,10 @@ class _Buffers:
             return
         what, size = "a factor that was made on chip", value.bytes * dot.parts * _widened(dot, value)
         self.put(("made", value.defined_at, value.shape), what, size, value.defined_at, end)
+
+    def in_registers(self, value: TileValue, first: bool) -> bool:
+        """Whether a product reads a load from registers, since axes between those of a block were removed."""
+        return first and value.squeezed and self.trace.generation < BLACKWELL
 
     def passing(self, dot: Dot, value: TileValue, copies: Mapping[int, tuple[int, str]]) -> None:
         """Adds the buffer through which a factor passes from the registers where it is made to those where a matrix

@@ -19,7 +19,6 @@ from catdiag.runtime.abstract_interpreter.register_layouts import (
     reduction_bytes,
 )
 from catdiag.runtime.abstract_interpreter.tile_values import (
-    BLACKWELL,
     HOPPER,
     UNKNOWN,
     WIDTHS,
@@ -70,6 +69,8 @@ class Calls:
         """The shapes of the products of the innermost loop, up to now."""
         self.chain: Shape = ()
         """The shape of the last product of the innermost loop, if it has several."""
+        self.conditional = False
+        """Whether what is executed is under a condition of the innermost loop that is not known."""
 
     def expression(self, node: PythonExpression, env: dict[str, Any]) -> Any:
         """The value of an expression."""
@@ -383,14 +384,12 @@ class Calls:
             raise self.fail(node, f"a tile of shape {value.shape} cannot have shape {shape}: expected as many entries")
         if value.direct is not None:
             load = self.trace.loads[value.direct]
-            front = all(n == 1 for n in load.shape[:-2])
-            views = not load.described or front or self.trace.generation >= BLACKWELL
-            if [n for n in shape if n != 1] == [n for n in value.shape if n != 1] and shape and views:
-                # Axes of length 1 are added and removed without a copy, of a block that is copied at the front only
-                # where products may read registers: on Blackwell what is loaded is read from shared memory.
-                vector = load.vector
-                layout = blocked_layout(shape, len(shape) - 1, vector, self.warps)
-                return replace(value, shape=shape, unit=None, layout=layout, fresh=0)
+            if [n for n in shape if n != 1] == [n for n in value.shape if n != 1] and shape:
+                # Axes of length 1 are added and removed without a copy. Where a product may read registers (not on
+                # Blackwell), its first factor does, unless they were before the last two axes of a block.
+                squeezed = load.described and any(n != 1 for n in load.shape[:-2])
+                layout = blocked_layout(shape, len(shape) - 1, load.vector, self.warps)
+                return replace(value, shape=shape, unit=None, layout=layout, fresh=0, squeezed=squeezed)
             load.others = True
         return replace(
             value, shape=shape, unit=None, direct=None, layout=None, fresh=0, expanded=None, factors=None,
@@ -448,7 +447,7 @@ class Calls:
         layout = (
             product_layout(shape, self.warps, version, chain) if version else blocked_layout(shape, 1, 4, self.warps)
         )
-        self.trace.dots.append(Dot(time, self.loop, left, right, version, layout, parts))
+        self.trace.dots.append(Dot(time, self.loop, left, right, version, layout, parts, self.conditional))
         loads = left.loads | right.loads
         return TileValue(shape, "fp32", loads=loads, layout=layout, defined_at=time, fresh=time)
 

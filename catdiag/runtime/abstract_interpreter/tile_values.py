@@ -83,6 +83,8 @@ class TileValue:
     pointer: bool = False
     swapped: bool = False
     """Whether it is a transposed load or product."""
+    squeezed: bool = False
+    """Whether it is a load of which axes other than those before the last two were removed."""
     by: int = 1
     """A power of two that divides it, or to which runs of neighbors are aligned, as far as Triton knows."""
     grain: tuple[int, ...] = ()
@@ -148,7 +150,7 @@ class TracedStore:
 @dataclass(frozen=True)
 class Dot:
     """A matrix product of two tiles; `version` is 3 (wgmma), 2 (mma) or 0 (ordinary arithmetic), `layout` that of its
-    result. Each factor is read in so many `parts`."""
+    result. Each factor is read in so many `parts`. `conditional`: it is made in some iterations of its loop only."""
 
     time: int
     loop: int | None
@@ -157,6 +159,7 @@ class Dot:
     version: int
     layout: RegisterLayout
     parts: int = 1
+    conditional: bool = False
 
 
 @dataclass(frozen=True)
