@@ -53,6 +53,11 @@ class Comparison:
         """Whether the shared memory is as it was said."""
         return abs(self.difference) <= NEAR_BYTES
 
+    @property
+    def more_registers(self) -> bool:
+        """Whether a thread takes more registers than was said; what was said of a plan's kernel fits."""
+        return self.registers[1] > self.registers[0]
+
     def __str__(self) -> str:
         what = "Gluon" if self.specialized else "Triton"
         spilled = f", spills {self.spilled} bytes" if self.spilled else ""
@@ -109,13 +114,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         try:
             for one in comparisons(operator, given.chip, given.dtype):
                 found.append(one)
-                if given.operators or one.spilled or not one.near:
+                if given.operators or one.spilled or one.more_registers or not one.near:
                     print(one, flush=True)
         except CatdiagError as error:
             print(f"{operator}: {error.message.splitlines()[0]}", flush=True)
     near, spilled = sum(one.near for one in found), sum(bool(one.spilled) for one in found)
     worst = max(found, key=lambda one: abs(one.difference), default=None)
-    print(f"{given.chip}, {given.dtype}: {near} of {len(found)} kernels within {NEAR_BYTES:,} bytes, {spilled} spill")
+    more = sum(one.more_registers for one in found)
+    print(
+        f"{given.chip}, {given.dtype}: {near} of {len(found)} kernels within {NEAR_BYTES:,} bytes, {more} with more "
+        f"registers than said, {spilled} spill"
+    )
     if worst is not None:
         print(f"worst: {worst}")
     return int(near < len(found) or spilled > 0)
