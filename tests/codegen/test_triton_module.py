@@ -17,7 +17,7 @@ from catdiag.codegen.triton.launch_checks import BOXED
 from catdiag.codegen.triton.triton_module import Module, module
 from catdiag.runtime.abstract_interpreter.tile_values import Pointer
 from catdiag.runtime.launch_recorder import record_launches
-from catdiag.runtime.machine_code import ArrayArgument
+from catdiag.runtime.machine_code import ArrayArgument, binaries
 from catdiag.util.errors import CatdiagError, SizeError, TypeMismatch
 from tests.forms import unproved
 
@@ -358,3 +358,46 @@ def test_an_array_may_have_the_name_of_a_tiles_start(name: str) -> None:
         assert read <= bound | parameters | {n.name for n in ast.parse(text).body if isinstance(n, ast.FunctionDef)} | {
             "tl", "triton", "float", "range",
         }  # fmt: skip
+
+
+@pytest.mark.parametrize(("x", "together"), [(1024, 6), (2**16, 2), (2**18, 1)])
+def test_the_longest_loops_come_first_among_programs_whose_loads_the_l2_holds(x: int, together: int) -> None:
+    program = cd.library.get("causal_attention").weave("h", ["Q", "K", "V"]).weave("b", ["Q", "K", "V"])
+    tiles = {"g_b": 1, "g_h": 1, "g_q": 64, "s_x": 64}
+    made = module(unproved(program.diagram, "x", "b h q", skips="x"), tiles, "bf16")
+    lines = [line.strip() for line in made.text.splitlines() if re.match(r"    (pid|b_at|h_at|q0)\w* = ", line)]
+    at: list[tuple[int, int, int]] = []
+    for number in range(6 * 4):
+        known = {"pid": number, "b": 2, "h": 3, "q": 250, "x": x, "d": 64, "g_q": 64, "tl": Scalars}
+        exec("\n".join(lines[1:]), known)
+        at.append((known["b_at"], known["h_at"], known["q0"] // 64))
+    assert len(set(at)) == 24
+    assert [tile for _, _, tile in at[: 4 * together]] == [t for t in (3, 2, 1, 0) for _ in range(together)]
+
+
+class Scalars:
+    """Functions of Triton's on integers."""
+
+    maximum, minimum = max, min
+
+    @staticmethod
+    def cdiv(a: int, b: int) -> int:
+        return -(-a // b)
+
+
+@cd.algorithm("t d -> t")
+def read_twice(X):
+    total = cd.sum(X, "d")
+    return total * cd.exp(total)
+
+
+@pytest.mark.parametrize(("kind", "once"), [("fp32", 1), ("bf16", 0)])
+def test_sums_of_loaded_rows_are_read_once_after_a_loop(kind: str, once: int) -> None:
+    made = module(read_twice.stream("d").group("t").diagram, {"g_t": 4, "s_d": 512}, kind, warps=4, stages=1)
+    assert made.text.count("sum1 = sum1 + 0.0") == once
+
+
+@pytest.mark.triton
+def test_sums_of_loaded_rows_compile() -> None:
+    made = module(read_twice.stream("d").group("t").diagram, {"g_t": 4, "s_d": 512}, "fp32", warps=4, stages=1)
+    assert not binaries(made, {"t": 1024, "d": 4096})[0].spills

@@ -27,6 +27,7 @@ from catdiag.codegen.triton.kernel_builder import UNROLLED, Build, KernelLoop, T
 from catdiag.codegen.triton.kernel_signature import KernelSpec, ModuleContext
 from catdiag.codegen.triton.mask_ranges import affine, edge, grows, summed
 from catdiag.codegen.triton.product_types import ProductTypes
+from catdiag.codegen.triton.tile_expressions import reduced_rows
 from catdiag.codegen.triton.tile_nodes import Dim, Scope, TileNode
 from catdiag.codegen.triton.triton_dialect import TRITON
 from catdiag.codegen.triton.triton_printer import TritonPrinter, tile_shape
@@ -74,6 +75,7 @@ class Writing:
         self.bounds: tuple[PythonExpression, PythonExpression] = (Name(""), Name(""))
         self.phases = 0
         self.added: dict[StoredArray, str] = {}
+        self.read_once: set[NestValue] = set()
         self.pad = self._padding(spans)
         for span in spans:
             self._grid(span)
@@ -122,10 +124,8 @@ class Writing:
                     before = self.k.local.get(symbol)
                     self.k.local[symbol] = self.k.size(size)
                     self.body(inner)
-                    if before is None:
-                        del self.k.local[symbol]
-                    else:
-                        self.k.local[symbol] = before
+                    del self.k.local[symbol]
+                    self.k.local.update({} if before is None else {symbol: before})
                 case Start(states, values):
                     self._start(states, values)
                 case For(kind="blocks"):
@@ -209,13 +209,13 @@ class Writing:
         self.body(loop.body)
         k.scope = outside
         k.loops.pop()
-        if before is not None:
-            k.tiles[span.symbol] = before
-        else:
-            del k.tiles[span.symbol]
+        del k.tiles[span.symbol]
+        k.tiles.update({} if before is None else {span.symbol: before})
         for state in carry.states:
             self._state(state, names[state], dims[state], outside)
         self._head(span, context, exact, low, high, first, scope)
+        for name in (Name(names[s]) for s in carry.states if s in self.read_once):
+            outside.write(Assign((name,), joined(name, "+", Number(0.0)), note=f"{name}, which is read once so"))
 
     def merged(self, loop: For, partial_states: Mapping[NestValue, StoredArray], span: LoopSpan) -> None:
         """A loop that merges the states of the parts of a split loop, in order; `partial_states` are their arrays."""
@@ -344,14 +344,15 @@ class Writing:
     def _carry(self, states: Sequence[NestValue], values: Sequence[NestValue]) -> None:
         """Writes the statements that update states at the end of an iteration."""
         made = self._after(states, values)
+        reduced = (reduced_rows(node, state_of(self.k.env[s])) for s, node in zip(states, made, strict=True))
+        self.read_once.update(s for s, a in zip(states, reduced) if self.shared.dtypes.get(a) == "fp32")
         self.printer.count(made)
         self.printer.accumulate(made)
         self._assign(states, made)
 
     def _after(self, states: Sequence[NestValue], values: Sequence[NestValue]) -> list[TileNode]:
         """The next values of states."""
-        tiles = [self.k.tile(value) for value in values]
-        real = ("real", "extended")
+        tiles, real = [self.k.tile(value) for value in values], ("real", "extended")
         return [self.k.nodes.real(n) if s.ty.element in real else n for s, n in zip(states, tiles, strict=True)]
 
     def _assign(self, states: Sequence[NestValue], made: Sequence[TileNode]) -> None:

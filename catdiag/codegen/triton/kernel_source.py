@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from catdiag.category.types import size_symbols
 from catdiag.codegen.kernel_tree import Assign, KernelFunction, PythonStatement, printed
 from catdiag.codegen.syntax import (
     BinaryOperation,
@@ -16,6 +17,7 @@ from catdiag.codegen.syntax import (
     call,
     dotted,
     joined,
+    joined_all,
 )
 from catdiag.codegen.triton.dependent_launch import triggering, waiting
 from catdiag.codegen.triton.kernel_builder import sized
@@ -24,6 +26,8 @@ from catdiag.codegen.triton.launch_parameters import parameters_of, spans_of
 from catdiag.codegen.triton.triton_dialect import TRITON
 from catdiag.schedule.statements import LoopSpan
 
+_CACHED = 2**24
+"""Entries of 16 bits that an L2 cache holds beside what else passes through it: 32 of 50 to 60 MiB on Hopper."""
 _TOGETHER = 8
 """The side of the squares of tiles that run close in time, so that they share loads in L2 (swizzled program order)."""
 
@@ -89,6 +93,10 @@ def grid(kernel: KernelSpec, tl: str) -> list[PythonStatement]:
         if len(where) > 2:
             found.append(Assign((pid,), BinaryOperation(pid, "//", Parens(joined(columns, "*", rows)))))
         where = where[:-2]
+    held = _held_together(kernel)
+    if held is not None:
+        found += _longest_first(kernel, where[0], [count for count, _ in where[1:]], held, tl)
+        where = where[1:]
     for n, (count, own) in enumerate(reversed(where)):
         last = n == len(where) - 1
         place: PythonExpression = pid if last else BinaryOperation(pid, "%", count)
@@ -101,6 +109,57 @@ def grid(kernel: KernelSpec, tl: str) -> list[PythonStatement]:
         if not last:
             found.append(Assign((pid,), BinaryOperation(pid, "//", count)))
     return found
+
+
+def _held_together(kernel: KernelSpec) -> PythonExpression | None:
+    """For how many programs of the tile whose loops are longest the L2 holds all that they stream; 0 if for none. None
+    where loops are not longer, the further a tile is, or where the grid has other tiles of several entries."""
+    single, own = kernel.single, [s.symbol for s in kernel.spans]
+    if len(own) != 1 or own[0] not in kernel.order or not single or kernel.parts or len(kernel.loops) != 1:
+        return None
+    (loop,), among = kernel.loops, {s.axis for s in single}
+    arrays = [b.array for b in kernel.boxes if b.looped and loop.axis in b.array.ty.names]
+    axes = [[a for a in array.ty.axes if a.name not in {*among, loop.axis}] for array in arrays]
+    sizes = [loop.size, *(a.size for each in axes for a in each)]
+    if not arrays or not all(axes) or any(size_symbols(size) - {*kernel.sizes} for size in sizes):
+        return None
+    entries = joined_all("+", [joined_all("*", [sized(a.size, kernel.sizes) for a in each]) for each in axes])
+    sharing = [s for s in single if all(s.axis not in array.ty.names for array in arrays)]
+    held: PythonExpression = BinaryOperation(Number(_CACHED), "//", sized(loop.size, kernel.sizes))
+    held = joined_all("*", [held, *(sized(s.size, kernel.sizes) for s in sharing)])
+    return BinaryOperation(held, "//", Parens(entries))
+
+
+def _longest_first(
+    kernel: KernelSpec,
+    tiles: tuple[PythonExpression, LoopSpan | None],
+    counts: Sequence[PythonExpression],
+    held: PythonExpression,
+    tl: str,
+) -> list[PythonStatement]:
+    """The statements that compute the tile whose loops are longest first, and what is left of the program id, which
+    numbers the others: as many of these run beside each other as stream what the L2 holds together (FlashAttention-3
+    orders its programs so). With all of them beside each other, each wave would stream all arrays from HBM."""
+    (count, span), others = tiles, joined_all("*", counts)
+    assert span is not None
+    pid, rows, beside, first, width = (Name(f"pid{of}") for of in ("", "_tiles", "_beside", "_first", "_width"))
+    waves = call(f"{tl}.cdiv", others, call(f"{tl}.maximum", held, Number(1)))
+    together = Parens(joined(beside, "*", rows))
+    turn = BinaryOperation(pid, "%", together)
+    place = joined(joined(rows, "-", Number(1)), "-", BinaryOperation(turn, "//", width))
+    return [
+        Assign((rows,), count),
+        Assign((beside,), call(f"{tl}.cdiv", others, waves), note="programs whose loads the L2 holds"),
+        Assign((first,), joined(BinaryOperation(pid, "//", together), "*", beside)),
+        Assign((width,), call(f"{tl}.minimum", beside, joined(others, "-", first))),
+        Assign(
+            (Name(kernel.starts[span.symbol]),),
+            joined(Parens(place), "*", Name(span.symbol)),
+            note="the longest loops first",
+            beside=True,
+        ),
+        Assign((pid,), joined(first, "+", BinaryOperation(turn, "%", width))),
+    ]
 
 
 def _swizzle(

@@ -8,6 +8,7 @@ from catdiag.codegen.triton.triton_dialect import HELPERS
 
 MODULE_WORDS = {*keyword.kwlist, *HELPERS, "tl", "triton", "torch", "out", "num_warps", "num_stages", "phase",
     "part", "chunk", "pid", "device", "float", "min", "max", "range", "tuple", "_block", "_expect", "_powers",
+    "pid_tiles", "pid_beside", "pid_first", "pid_width",
     "_summed", "_boxed", "gl", "gluon", "hopper", "specialized", "Boxes", "_groups", "_boxes", "_down", "barrier",
     "slot", "w", "in_registers", "compiled", "math", "fast", "TensorDescriptor", "functools", "_tiles", "_registers",
     "_power", "_positive", "_runs", "_each", "_fitted", "_warps", "_room", "_aligned", "_starts", "_chip", "_copies",

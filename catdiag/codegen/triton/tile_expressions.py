@@ -316,6 +316,22 @@ class Nodes:
         return self.make("reduce", (node,), dims, element, (monoid, dim), fills=fills, heavy=True)
 
 
+def reduced_rows(made: TileNode, state: TileNode) -> str:
+    """The name of the array of which an iteration reduces what it loads as it is, along the last dimension, adding
+    nothing else to a state; "" where the next value of the state is made in another way.
+
+    In fp32 Triton lets each thread reduce what it loads of a row on its own, and puts that together after the loop.
+    Triton 3.6 fails to compile that where the result of the loop is read more than once (`OptimizeThreadLocality`).
+    """
+    parts = [part for part in made.args if part is not state]
+    if made.kind not in ("add", "max", "min") or len(parts) != 1 or parts[0].kind != "reduce":
+        return ""
+    loaded, dim = parts[0].args[0], parts[0].data[1]
+    loaded = loaded.args[0] if loaded.kind == "float" else loaded
+    rows = loaded.kind == "load" and len(loaded.dims) > 1 and loaded.dims[-1] is dim
+    return str(loaded.data[0].name) if rows else ""
+
+
 def _reads_array(node: TileNode) -> bool:
     """Whether a tile depends on entries of an array other than through matrix products and reductions."""
     found = reached([node], ("dot", "reduce"), conditions=False)
