@@ -274,11 +274,14 @@ class Program(AsProgram):
 
         return self._with(group(self.derivation, axes))
 
-    def skip(self, axis: str, bounds: Guide | None = None, live: Guide | None = None) -> Program:
+    def skip(
+        self, axis: str, bounds: Guide | None = None, live: Guide | None = None, *, tested: bool = True
+    ) -> Program:
         """With the blocks of a streamed axis that a mask empties left out of its loop, for all block sizes.
 
         The loop runs from the first to the last block that some row needs, as the mask's comparisons of positions
-        along the axis say; where they do not say all, a block is also passed over where its mask is false everywhere.
+        along the axis say; where they do not say all, a block is also passed over where its mask is false everywhere
+        (a loop that tests blocks loads none ahead), unless `tested=False`.
         `bounds` and `live` say it instead, and are proved or refuted: see `catdiag.rewrite.skip.skip`.
 
         Raises NotStreamable where a state takes elements of every block, naming it, or where leaving them out was not
@@ -298,7 +301,7 @@ class Program(AsProgram):
         """
         from catdiag.rewrite.skip import skip
 
-        return self._with(skip(self.derivation, axis, bounds, live))
+        return self._with(skip(self.derivation, axis, bounds, live, tested=tested))
 
     def distribute(self, axes: str | Sequence[str] | None = None) -> Program:
         """With products distributed over sums along the named axes: `Σ (a - b)²` as `Σ a² + Σ b² - 2·Σ a·b`, whose

@@ -166,16 +166,14 @@ def _forms(draft: KernelDraft, target: PlanTarget, sizes: Mapping[str, int]) -> 
                 found.append(_timed(draft.in_parts(), target, sizes, some(timings, [s < most for s in least])))
     yield from (timer for timer, _ in found)
     for timer, timings in found:
-        skipping = timer.draft.skipping()
-        if skipping is None:
-            return
         most = NEAR * min(float(np.min(timing.seconds)) for *_, timing in timings)
         near = some(timings, [np.atleast_1d(timing.seconds) <= most for *_, timing in timings])
-        given = {name: n for name, n in target.scalars.items() if name in skipping.streamed.input_names}
-        for known in (given, {}) if given else ({},):
-            with suppress(CatdiagError):
-                yield _timed(skipping, target, {**sizes, **known}, near)[0]
-                break
+        given = {name: n for name, n in target.scalars.items() if name in timer.draft.streamed.input_names}
+        for skipping in timer.draft.skipping():
+            for known in (given, {}) if given else ({},):
+                with suppress(CatdiagError):
+                    yield _timed(skipping, target, {**sizes, **known}, near)[0]
+                    break
 
 
 def _in_full_waves(timing: Timing, sms: int) -> Any:

@@ -68,6 +68,8 @@ class KernelDraft:
     """Whether the outermost loop runs in several parts at once."""
     skipped: tuple[str, ...] = ()
     """The streamed axes whose masked blocks are skipped."""
+    tested: bool = True
+    """Whether blocks between the bounds of a loop are tested, where these do not say all that a mask says."""
 
     @cached_property
     def diagram(self) -> Diagram:
@@ -75,7 +77,7 @@ class KernelDraft:
         looped = in_parts(self.streamed, self.streams[0][0]) if self.split else self.streamed
         made = find(looped, self.groups) if self.groups else looped
         for axis in self.skipped:
-            made = skipping(made, axis)
+            made = skipping(made, axis, tested=self.tested)
         return made
 
     def kernel_of(self, piece: Diagram) -> Diagram:
@@ -98,7 +100,7 @@ class KernelDraft:
             made = split(made, self.streams[0][0])
         made = group(made, self.groups) if self.groups else made
         for axis in self.skipped:
-            made = skip(made, axis)
+            made = skip(made, axis, tested=self.tested)
         return made
 
     @property
@@ -107,7 +109,7 @@ class KernelDraft:
         streams = [Stream(axis, passes) for axis, passes in self.streams]
         split = [Split(self.streams[0][0])] if self.split else []
         groups = [Group(self.groups)] if self.groups else []
-        return (*streams, *split, *groups, *(Skip(axis) for axis in self.skipped))
+        return (*streams, *split, *groups, *(Skip(axis, self.tested) for axis in self.skipped))
 
     def check_blocks(self, kernels: Iterable[LoweredKernel]) -> None:
         """Raises NotStreamable where the draft, lowered as these kernels, keeps an array on chip along the whole of the
@@ -124,14 +126,17 @@ class KernelDraft:
         """The same with its outermost loop in several parts at once."""
         return replace(self, split=True)
 
-    def skipping(self) -> KernelDraft | None:
-        """The same with the blocks skipped that masks make irrelevant; None where there are no such masks."""
-        found = []
+    def skipping(self) -> Iterator[KernelDraft]:
+        """The same with the blocks skipped that masks make irrelevant, if there are such masks; then, where loops have
+        bounds and test blocks beside, the same without the tests."""
+        found, untested = [], False
         for axis, passes in self.streams:
             with suppress(CatdiagError):
-                if passes == 1 and skipping(self.streamed, axis):
-                    found.append(axis)
-        return replace(self, skipped=tuple(found)) if found else None
+                loops = [b.op for b in all_boxes(skipping(self.streamed, axis))] if passes == 1 else []
+                found += [axis] if loops else []
+                untested |= any(isinstance(op, FoldOp) and op.bounds and op.tests_blocks for op in loops)
+        for tested in (True, False)[: bool(found) + untested]:
+            yield replace(self, skipped=tuple(found), tested=tested)
 
     def __str__(self) -> str:
         """In words: `stream v, in it d, group t`."""
@@ -140,7 +145,7 @@ class KernelDraft:
             words.append(f"{'in it' if words else 'stream'} {axis}" + (f" in {passes} passes" if passes > 1 else ""))
         words += [f"split {self.streams[0][0]}"] if self.split else []
         words += [f"group {' '.join(self.groups)}"] if self.groups else []
-        return ", ".join([*words, *(f"skip {axis}" for axis in self.skipped)]) or "as written"
+        return ", ".join([*words, *map(str, self.actions[len(self.actions) - len(self.skipped) :])]) or "as written"
 
 
 def drafts(flat: Diagram, nested: Callable[[KernelDraft, str], bool] | None = None) -> Iterator[KernelDraft]:

@@ -34,12 +34,15 @@ Guide = Diagram | Callable[..., object]
 """What a user gives as bounds or condition: a diagram of the loop's inputs, or a function of some of them, by name."""
 
 
-def skip(derivation: Derivation, axis: str, bounds: Guide | None = None, live: Guide | None = None) -> Derivation:
+def skip(
+    derivation: Derivation, axis: str, bounds: Guide | None = None, live: Guide | None = None, *, tested: bool = True
+) -> Derivation:
     """With the blocks of a streamed axis that a mask makes irrelevant skipped, for all block sizes.
 
     The loop runs from the first to the last block that some row needs, as far as the mask compares positions along the
     axis. Where these bounds do not say all that the mask says, each block is tested, and skipped where its mask is
-    false everywhere.
+    false everywhere: a loop that tests blocks loads none ahead. With `tested=False` it runs all blocks between the
+    bounds.
 
     `bounds` and `live` replace what is found. `bounds` is a function of some of the loop's inputs, by name, to integers
     lo and hi: only positions lo ≤ p < hi matter. It may give arrays of integers; then the union over their elements
@@ -58,8 +61,9 @@ def skip(derivation: Derivation, axis: str, bounds: Guide | None = None, live: G
                 box.line,
             )
     prefix = derivation.diagram.title or "it"
-    skipped = titled(find(derivation.diagram, axis, bounds, live), f"{prefix}.skip({axis!r})")
-    ungrouped = find(derivation.base, axis, bounds, live)
+    how = f"{axis!r}{'' if tested else ', tested=False'}"
+    skipped = titled(find(derivation.diagram, axis, bounds, live, tested=tested), f"{prefix}.skip({how})")
+    ungrouped = find(derivation.base, axis, bounds, live, tested=tested)
     try:
         theorem = derivation.prove(skipped)
     except NotProved as error:
@@ -71,10 +75,12 @@ def skip(derivation: Derivation, axis: str, bounds: Guide | None = None, live: G
         raise NotStreamable(
             f"that the masked blocks of {axis!r} may be skipped was not proved: {error.reason}"
         ) from error
-    return derivation.then(Skip(axis), skipped, theorem, ungrouped=ungrouped)
+    return derivation.then(Skip(axis, tested), skipped, theorem, ungrouped=ungrouped)
 
 
-def find(diagram: Diagram, axis: str, bounds: Guide | None = None, live: Guide | None = None) -> Diagram:
+def find(
+    diagram: Diagram, axis: str, bounds: Guide | None = None, live: Guide | None = None, *, tested: bool = True
+) -> Diagram:
     """The diagram with blocks of its loop over an axis skipped where a mask makes them irrelevant; nothing is proved
     here.
 
@@ -88,7 +94,7 @@ def find(diagram: Diagram, axis: str, bounds: Guide | None = None, live: Guide |
     axis, NotStreamable where some state takes elements from every block, SignatureError or TypeMismatch for functions
     that do not fit the loop.
     """
-    given = (bounds, live)
+    given = (bounds, live, tested)
     flat = inline(diagram)
     for place, node in enumerate(flat.graph.nodes):
         op = node.box.op
@@ -129,9 +135,10 @@ def _positions(graph: Graph, place: int, given: Sequence[str | None] = ()) -> li
     return [known[w] for w in graph.nodes[place].inputs]
 
 
-def _skipping(node: Node, positions: Sequence[str | None], given: tuple[Guide | None, Guide | None]) -> FoldOp:
-    """The loop of a node with loop bounds and a condition per block: the user's where given, else those found."""
-    fold, (bounds, live) = node.box.op, given
+def _skipping(node: Node, positions: Sequence[str | None], given: tuple[Guide | None, Guide | None, bool]) -> FoldOp:
+    """The loop of a node with loop bounds and a condition per block: the user's where given, else those found. The
+    last that is given says whether blocks are tested."""
+    fold, (bounds, live, tested) = node.box.op, given
     assert isinstance(fold, FoldOp)
     if live is None:
         found = _found(node, positions)
@@ -139,6 +146,13 @@ def _skipping(node: Node, positions: Sequence[str | None], given: tuple[Guide | 
         found = replace(fold, is_live=_guide("live", live, fold, positions), bounds=None, tests_blocks=bounds is None)
     if bounds is not None:
         found = replace(found, bounds=_guide("bounds", bounds, fold, positions), tests_blocks=False)
+    if not tested and found.bounds is None:
+        raise NotStreamable(
+            f"the loop over {fold.axis!r} has no bounds: its mask does not compare positions along it, so that blocks "
+            "can only be tested",
+            node.box.line,
+        )
+    found = found if tested else replace(found, tests_blocks=False)
     check_box(Box(found, node.box.dom, node.box.cod, node.box.line))
     return found
 

@@ -55,12 +55,14 @@ class Split:
 
 @dataclass(frozen=True)
 class Skip:
-    """Blocks of the streamed axis skipped where a mask makes them irrelevant (block sparsity)."""
+    """Blocks of the streamed axis skipped where a mask makes them irrelevant (block sparsity); `tested`: each block of
+    a loop is tested where its bounds do not say all that the mask says."""
 
     axis: str
+    tested: bool = True
 
     def __str__(self) -> str:
-        return f"skip {self.axis}"
+        return f"skip {self.axis}{'' if self.tested else ' by bounds'}"
 
 
 @dataclass(frozen=True)

@@ -99,6 +99,17 @@ def test_how(derived, name, extent, live):
         assert Checker(ask).check(derived[name].theorem.certificate).statement == derived[name].theorem.statement
 
 
+def test_without_tests_all_blocks_between_the_bounds_are_run():
+    given_ = arrays(chosen, {"q": 7, "x": 9}, np.random.default_rng(0))
+    found = chosen.stream("x").skip("x", tested=False)
+    fold = fold_of(found.diagram)
+    assert fold.bounds is not None and not fold.tests_blocks and not found.theorem.conditional
+    assert [step.name for step in found.steps] == ["stream x", "skip x by bounds"]
+    np.testing.assert_array_equal(found.run(*given_, tiles={"s_x": 2}), run(chosen, given_))
+    with pytest.raises(cd.errors.NotStreamable, match="the loop over 'x' has no bounds"):
+        same.stream("x").skip("x", tested=False)
+
+
 @pytest.mark.parametrize("name", CASES)
 @settings(max_examples=25, deadline=None)
 @given(data=st.data())

@@ -58,6 +58,8 @@ def explained(step: Step) -> Html:
     """A step in a sentence; an unknown kind of step has only its name."""
     action = step.action
     said = _SAID.get(type(action))
+    if isinstance(action, Skip) and not action.tested:
+        said = "the blocks of {} outside of the bounds of the mask are skipped"
     if said is None:
         return escaped("")
     axes = action.axes if isinstance(action, (Group, Distribute)) else (getattr(action, "axis", ""),)
