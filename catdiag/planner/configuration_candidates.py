@@ -53,9 +53,9 @@ _EACH = 4
 """Values that each thread should have where there are more than four warps: others have nothing to do."""
 
 CLOSE = 1.02
-"""Of the same tiles within this, the one with fewer stages is the first, and with warp specialization that with
-`AHEAD`: with two a load begins when the iteration before is over, which took up to 12% longer (H200)."""
-AHEAD = 3
+"""Of the same tiles within this, the one with fewer stages is the first, and with warp specialization that with one
+more than warpgroups, which may be an iteration apart: with two a load begins when the iteration before is over, which
+took up to 12% longer (H200)."""
 WAITS = 0.85
 """The part of its time that HBM is busy from which on a kernel waits for memory. Of the same tiles the one with more
 stages is first then: a product of 64 × 8,192 × 8,192 was 17% quicker with four than with three (H200)."""
@@ -490,11 +490,10 @@ class _Excess:
 
 def first_first(ranked: list[Proposal]) -> list[Proposal]:
     """The same with the model's choice first: of those of the quickest's tiles that are alike within `CLOSE`, the one
-    with fewer stages, or with more where it waits for memory, or with warp specialization with `AHEAD`."""
+    with fewer stages, or with more where it waits for memory, or with warp specialization one more than warpgroups."""
     best = ranked[0]
     tied = [p for p in ranked if (p.tiles, p.warps) == (best.tiles, best.warps) and p.time_s <= CLOSE * best.time_s]
     tied = [p for p in tied if p.specialized == best.specialized]
-    first = min(
-        tied, key=lambda p: abs(p.stages - AHEAD) if p.specialized else -p.stages if best.waits_for_memory else p.stages
-    )
+    ahead, sign = best.warps // WARPS + 1, -1 if best.waits_for_memory else 1
+    first = min(tied, key=lambda p: abs(p.stages - ahead) if p.specialized else sign * p.stages)
     return [first, *(p for p in ranked if p is not first)]

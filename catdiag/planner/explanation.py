@@ -227,7 +227,8 @@ def _edges(search: TileSearch, chosen: Choice) -> tuple[EdgeUse, ...]:
 
 def _bound(search: TileSearch, chosen: Choice, parts: Mapping[str, float]) -> str:
     """What takes the time: HBM, a cache, loads that come late, a busy pipeline, or steps that wait."""
-    chip, seconds, wave = search.chip, chosen.seconds, chosen.prediction.wave_seconds
+    chip, seconds = search.chip, chosen.seconds
+    wave = max(chosen.prediction.computing_seconds, chosen.prediction.loading_seconds)  # without what comes before
     for edge in _edges(search, chosen):
         if edge.upper in ("HBM", "LLC") and edge.seconds >= _FULL * seconds:
             return WORDS[edge.upper]

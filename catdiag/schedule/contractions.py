@@ -33,8 +33,8 @@ class Contraction:
 
     `sides` says whether the rows and the columns have a grouped axis. `dtype` is the type in which the product is made,
     and `read` the types of its factors, "" for one that is computed (`catdiag.schedule.operand_types`); they are empty
-    where elements are counted instead of bytes. `level` is how many products of its iteration it waits for, one after
-    the other: those of a level wait for no other of it.
+    where elements are counted instead of bytes. `added`: a loop adds it to a state, and its iteration reads it nowhere
+    else.
     """
 
     rows: IntPolynomial
@@ -45,7 +45,7 @@ class Contraction:
     loops: tuple[Loop, ...]
     dtype: str = ""
     read: tuple[str, ...] = ()
-    level: int = 0
+    added: bool = False
 
     @property
     def emitted_type(self) -> str:
@@ -97,21 +97,28 @@ def products(graph: Graph) -> set[frozenset[str]]:
     return found
 
 
-def product_levels(graph: Graph) -> list[int]:
-    """For each node of a graph, the products on the longest path to it; a loop counts as one.
+def adds_to_state(graph: Graph, place: int) -> bool:
+    """Whether nothing reads the result of a node of a loop's step but a sum that is the next value of a state.
 
     >>> import catdiag as cd
-    >>> from catdiag.category.diagram import diagram_of
     >>> from catdiag.category.substitution import inline
-    >>> product_levels(inline(diagram_of(cd.library.get("attention"))).graph)[-1] > 0
-    True
+    >>> from catdiag.category.traversal import all_boxes
+    >>> streamed = cd.library.get("attention").stream("x").diagram
+    >>> graph = inline(next(box.op.step for box in all_boxes(streamed) if isinstance(box.op, FoldOp))).graph
+    >>> [adds_to_state(graph, place) for place, node in enumerate(graph.nodes) if multiplies(node.box)]
+    [False, True]
     """
-    found, before = [0] * len(graph.dom), []
-    for node in graph.nodes:
-        before.append(max((found[w] for w in node.inputs), default=0))
-        counts = isinstance(node.box.op, (FoldOp, GroupOp)) or (multiplies(node.box) and _is_matrix_product(node.box))
-        found.extend([before[-1] + counts] * len(node.box.cod))
-    return before
+    root, first = view_roots(graph), graph.first_wires()
+    readers: dict[int, list[int]] = {}
+    for reader, node in enumerate(graph.nodes):
+        for wire in () if is_view(node.box) else node.inputs:
+            readers.setdefault(root[wire], []).append(reader)
+    ends = {root[wire] for wire in graph.outputs}
+    read = readers.get(root[first[place]], [])
+    if len(read) != 1 or root[first[place]] in ends or getattr(graph.nodes[read[0]].box.op, "fn", "") != "add":
+        return False
+    total = root[first[read[0]]]
+    return total in ends and not readers.get(total)
 
 
 def contraction(box: Box, tiles: set[str], loops: tuple[Loop, ...]) -> Contraction:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from catdiag.category.integer_polynomial import ONE, ZERO, IntPolynomial
 from catdiag.category.ops import Einsum, Map, Reduce
 from catdiag.category.types import union
-from catdiag.schedule.contractions import Factor, Loop, contraction, factors, product_levels, register_reads
+from catdiag.schedule.contractions import Factor, Loop, adds_to_state, contraction, factors, register_reads
 from catdiag.schedule.live_ranges import chain, contracts, is_view, multiplies, pointwise
 from catdiag.schedule.lowered_kernel import LoweredKernel
 from catdiag.schedule.operand_types import factor_types, operand_type
@@ -24,7 +24,7 @@ def add_work(kernel: LoweredKernel, body: Body, inner: int, loops: tuple[Loop, .
     kernel.chains[loops] = kernel.chains.get(loops, 0) + chain(graph, found, states)
     blocks = [b.width if b is not None and b.role == "streamed" else 0 for b in body.inputs]
     made: list[Factor] = []
-    products, levels = len(kernel.contractions), product_levels(graph)
+    products = len(kernel.contractions)
     for statement in body.statements:
         if isinstance(statement, For) and statement.live is not None:
             add_work(kernel, statement.live.body, inner, (*loops, statement.live.loop))
@@ -37,7 +37,7 @@ def add_work(kernel: LoweredKernel, body: Body, inner: int, loops: tuple[Loop, .
                 kernel.work[unit, loops] = kernel.work.get((unit, loops), ZERO) + amount
                 if unit == "tensor":
                     of = contraction(box, set(kernel.tiles), loops)
-                    of = replace(of, dtype=dtype, read=read, level=levels[place])
+                    of = replace(of, dtype=dtype, read=read, added=bool(loops) and adds_to_state(graph, place))
                     vector = ONE in (of.rows, of.columns, of.depth)
                     (kernel.by_vectors if vector else kernel.contractions).append(of)
     kernel.factors += made

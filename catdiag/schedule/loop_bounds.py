@@ -66,6 +66,12 @@ class LoopBounds:
         tiles = tuple(sorted((*self.tiles, (parts, tile))))
         return replace(self, trip_count=IntPolynomial.of(length), lo=lo, hi=hi, tiles=tiles)
 
+    @property
+    def longest_first(self) -> bool:
+        """Whether groups that run more blocks begin earlier: one end of the range alone depends on where their tiles
+        are, and kernels are written so (`catdiag.codegen.triton.kernel_source.grid`)."""
+        return bool(_ends(self.lo)) != bool(_ends(self.hi))
+
     def scalars(self) -> tuple[str, ...]:
         """The scalar inputs in the bounds, in order of name."""
         found = {v[1] for e in (self.lo, self.hi) for v in _leaves(e) if isinstance(v, tuple) and v[0] == "of"}

@@ -25,9 +25,10 @@ A division is a product here. Its reciprocal is one special function for each di
 """
 
 
-INSTRUCTIONS: Mapping[str, int] = {"uniform": 60}
-"""The instructions of each scalar function that is more than one: a random number is ten rounds of Philox, each two
-products of 32 bits by 32, which take two instructions a word, and two exclusive ors."""
+INSTRUCTIONS: Mapping[str, int] = {"sigmoid": 2, "uniform": 60}
+"""The instructions of each scalar function that is more than one: 1/(1 + exp(-x)) is an exponential and a reciprocal; a
+random number is ten rounds of Philox, each two products of 32 bits by 32, which take two instructions a word, and two
+exclusive ors."""
 
 
 def instructions(fn: ScalarFunction) -> int:

@@ -198,7 +198,7 @@ def test_what_was_measured_takes_the_shared_memory_that_is_said_and_about_the_re
     [
         # The quickest that were measured on an H200, kernels that copy boxes of arrays.
         (HEADS, {**LONG, "b": 2}, {"g_q": 128, "s_x": 128}, 3, 8),
-        (HEADS, {**LONG, "b": 2, "h": 32, "d": 64}, {"g_q": 192, "s_x": 128}, 3, 12),
+        (HEADS, {**LONG, "b": 2, "h": 32, "d": 64}, {"g_q": 192, "s_x": 128}, 4, 12),
         (PRODUCT, {"a": 8192, "b": 4096, "c": 4096}, {"g_a": 128, "g_c": 256, "s_b": 64}, 3, 8),
     ],
 )
@@ -393,3 +393,22 @@ def test_sums_of_rows_cost_more_where_more_warps_put_them_together() -> None:
     few = max(predicted[4096, 4], predicted[2048, 4])
     assert few < min(time for (block, warps), time in predicted.items() if block / warps < 512)
     assert all(0.8 < predicted[key] / measured[key] < 1.25 for key in measured), predicted
+
+
+def test_groups_that_begin_longest_first_fill_up_the_cores() -> None:
+    causal = cd.library.get("causal_attention").weave("h", ["Q", "K", "V"])
+    skipped = unproved(causal.diagram, "x", "h q", skips="x")
+    sizes = {"h": 32, "q": 8192, "x": 8192, "d": 128}
+    search = searching(skipped, "H200", sizes)
+    (bounds,) = search.kernels[3].loop_bounds.values()
+    assert bounds.longest_first and not bounds.of_part("p_x", "part", "chunk").longest_first
+    found = Candidates(search)
+    timing = found.timing(found.ranked()[0])
+    assert timing.imbalance_seconds == 0 and timing.longest.single_block_seconds < timing.seconds
+
+
+def test_products_that_an_iteration_reads_are_waited_for_one_by_one() -> None:
+    sizes = {"q": 8192, "x": 8192, "d": 128, "v": 128}
+    (kernel,) = searching(unproved(cd.library.get("differential_attention").diagram, "x", "q v"), "H200", sizes,
+                          stages=3).kernels.values()  # fmt: skip
+    assert [c.added for c in kernel.contractions] == [False, False, True, True]

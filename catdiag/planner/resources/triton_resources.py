@@ -9,7 +9,8 @@ of an axis that is neither grouped nor streamed.
 Registers that a thread takes, by what it needs them for: the arrays, as `catdiag.schedule.liveness` counts what is
 live; sums along rows, which all threads of a row hold; a copy, as narrow as products want it, of what one product has
 made and another takes; what instructions of single warps read of the factors of products; results that are read from
-tensor memory; where products are in three passes of tf32, two parts of each first factor; where the chip does not copy
+tensor memory; where products are in three passes of tf32, two parts of each first factor, and of each second one that
+single warps read; where the chip does not copy
 boxes of arrays by a descriptor, the addresses of copies to shared memory, two registers for each 16 bytes that a thread
 copies in an iteration; three for each entry of a product's factor that is loaded from computed positions, and
 its address; and `OTHER_REGISTERS`. The compiler saves some of them where it has to, so that this is no promise:
@@ -39,7 +40,7 @@ from catdiag.category.integer_polynomial import ZERO, IntPolynomial
 from catdiag.chip.hardware import Hardware
 from catdiag.planner.emitted_module import ALIGNMENT_BYTES
 from catdiag.planner.resources.block_resources import Numbers, Resources, Values, most_registers, peak_bytes
-from catdiag.planner.resources.dot_products import DotProducts, Sides
+from catdiag.planner.resources.dot_products import WIDE, DotProducts, Sides
 from catdiag.planner.resources.elementwise_pressure import register_pressure
 from catdiag.planner.resources.emitted_smem import EmittedBlocks
 from catdiag.schedule.element_widths import width
@@ -77,7 +78,8 @@ class TritonBlock:
     (`register_arrays`), and the bytes that all its threads copy to shared memory in an iteration (`copied`). Its shared
     memory is read off what is written.
 
-    `staged`: blocks of a loop are copied there ahead of their iteration. `boxes`: the chip copies boxes of arrays
+    `staged`: blocks of a loop are copied there ahead of their iteration, which Triton does not do in a loop that tests
+    blocks before it loads them. `boxes`: the chip copies boxes of arrays
     itself, so that threads need no addresses for it. `hoisted` is what is copied once, before the loop that multiplies
     it (rows, columns). `streamed_loads`: what an iteration loads to make something else of it, in the type that it is
     computed in. `late_loads`: whether an iteration loads what no product of it reads, which is not begun ahead;
@@ -129,7 +131,7 @@ class TritonBlock:
             emitted=emitted,
             stages=stages,
             boxes=boxes,
-            staged=bool(copies),
+            staged=bool(copies) and not any(bounds.tests_blocks for bounds in kernel.loop_bounds.values()),
             register_arrays=(
                 _register_arrays(kernel, found, tuple(loaded)) if found.sides else register_pressure(kernel)
             ),
@@ -211,13 +213,31 @@ class TritonBlock:
         return most + self._part_registers(values, warps)
 
     def _part_registers(self, values: Values, warps: int) -> Numbers:
-        """For first factors of 4 bytes, which products in three passes of tf32 read in two parts from registers: both
-        parts of all of them, but for the entries that are counted already."""
+        """For factors of 4 bytes, which products in three passes of tf32 read in two parts from registers: first
+        factors, but for the entries that are counted already, and second ones too where single warps multiply, each
+        of which has all entries of its rows and columns."""
         if not self.products.wide:
             return 0
-        entries: Numbers = sum(rows.value(values) * depth.value(values) for rows, _, depth in self.products.wide)
-        made = sum(amount.value(values) for amount, _, size in self.products.register_factors if size >= 4)
-        return np.maximum(0, 2 * entries - made) / (self.chip.warp * warps)
+        if self.products.register_factors:
+            entries: Numbers = sum(rows.value(values) * depth.value(values) for rows, _, depth in self.products.wide)
+            made = sum(amount.value(values) for amount, _, size in self.products.register_factors if size >= WIDE)
+            return np.maximum(0, 2 * entries - made) / (self.chip.warp * warps)
+        total: Numbers = 0
+        for sides in self.products.wide:
+            lines, rows = self._warp_lines(sides, values, warps), sides[0].value(values) / warps
+            own = np.where(self._by_single_warps(sides, values), lines, rows)
+            total = total + 2 * own * sides[2].value(values) / self.chip.warp
+        return total
+
+    def _by_single_warps(self, sides: Sides, values: Values) -> Numbers:
+        """Whether instructions of single warps make a product."""
+        return (sides[0].value(values) < self.chip.matrix_rows) | (not self.chip.by_warpgroups)
+
+    def _warp_lines(self, sides: Sides, values: Values, warps: int) -> Numbers:
+        """Rows and columns of the part of a product's result that a warp makes, together."""
+        rows, columns = sides[0].value(values), sides[1].value(values)
+        down = warps if self.products.register_factors else _warps_down(rows, columns, warps)
+        return np.maximum(rows / down, _WARP_ROWS) + np.maximum(columns * down / warps, _WARP_COLUMNS)
 
     def _result_registers(self, values: Values, warps: int) -> Numbers:
         """For results of products on a chip that has them in tensor memory, which no array in registers stands for.
@@ -255,11 +275,12 @@ class TritonBlock:
         most: Numbers = 0
         total: Numbers = 0
         for sides in self.products.sides:
-            rows, columns = sides[0].value(values), sides[1].value(values)
-            down = warps if self.products.register_factors else _warps_down(rows, columns, warps)
-            lines = np.maximum(rows / down, _WARP_ROWS) + np.maximum(columns * down / warps, _WARP_COLUMNS)
-            single = (rows < self.chip.matrix_rows) | (not self.chip.by_warpgroups)
-            registers = np.where(single, lines * _FRAGMENT_BYTES / (4 * self.chip.warp), 0)
+            if sides in self.products.wide and not self.products.register_factors:
+                continue  # whose entries are all counted as parts
+            lines = self._warp_lines(sides, values, warps)
+            registers = np.where(
+                self._by_single_warps(sides, values), lines * _FRAGMENT_BYTES / (4 * self.chip.warp), 0
+            )
             most, total = np.maximum(most, registers), total + 2 * registers
         if self.products.register_factors:
             return most

@@ -106,14 +106,18 @@ def block_row_instructions(k: KernelInstance) -> Numbers:
     return sum(_iterations(k, c) * row_instructions(k, c) for c in k.matrix_products)
 
 
-def level_row_instructions(k: KernelInstance) -> Numbers:
-    """The same where products of a level (`Contraction.level`) follow one another without a wait: of each level the
-    most that one of its products takes."""
-    most: dict[tuple[tuple[Loop, ...], int], Numbers] = {}
+def drained_row_instructions(k: KernelInstance) -> tuple[Numbers, Numbers]:
+    """The same of the products of which the matrix units drain: of those that loops add to states (`Contraction.added`)
+    and begin together the most that one takes, and of those that are waited for by themselves."""
+    most: dict[tuple[Loop, ...], Numbers] = {}
+    waited: Numbers = 0
     for c in k.matrix_products:
         found = _iterations(k, c) * row_instructions(k, c)
-        most[c.loops, c.level] = np.maximum(most.get((c.loops, c.level), 0), found)
-    return sum(most.values(), 0)
+        if c.added:
+            most[c.loops] = np.maximum(most.get(c.loops, 0), found)
+        else:
+            waited = waited + found
+    return sum(most.values(), 0), waited
 
 
 def widened_factor_seconds(k: KernelInstance) -> Numbers:

@@ -37,7 +37,8 @@ def predict(
         has_regions = any(moved.region for moved in kernel.transfers)
         return of(iteration_counts(kernel, values)[0] if has_regions else values)
     average, longest = map(of, iteration_counts(kernel, values))
-    return Timing.of_unlike_groups(average, longest)
+    longest_first = all(bounds.longest_first for bounds in kernel.loop_bounds.values())
+    return Timing.of_unlike_groups(average, longest, longest_first)
 
 
 def _composed(k: KernelInstance, backend: IdealBackend) -> Timing:

@@ -56,15 +56,18 @@ class Timing:
         )
 
     @staticmethod
-    def of_unlike_groups(average: Timing, longest: Timing) -> Timing:
+    def of_unlike_groups(average: Timing, longest: Timing, longest_first: bool = False) -> Timing:
         """That for groups of different lengths, from that for groups of the average length, and that for groups that
         are all as long as the longest.
 
         An SM takes the next group as soon as it is done with one, so that waves even out. At the end the longest group
         is waited for: what it takes more than the average one, alone on its SM, is added once, as in the bound on list
         scheduling (Graham 1969: no more than all work over the processors and the longest job), but no more than if all
-        groups were as long as it.
+        groups were as long as it. Where the longest groups begin first, the last ones are short: the run takes as long
+        as all work over the processors, or as the longest group.
         """
         waited = np.maximum(longest.single_block_seconds - average.single_block_seconds, 0)
+        if longest_first:
+            waited = np.maximum(longest.single_block_seconds - average.seconds, 0)
         imbalance = np.maximum(np.minimum(waited, longest.seconds - average.seconds), 0)
         return replace(average, imbalance_seconds=imbalance, seconds=average.seconds + imbalance, longest=longest)

@@ -1,8 +1,8 @@
 """Triton: what its compiler makes of a loop without warp specialization.
 
-`EXPOSED`, `FILL_CLOCKS` and `INDEPENDENCE` were chosen on one H200 with Triton 3.6: on 27 kernels that copy boxes of
-arrays (a streaming loop at d = 64 and 128, and a product), which are predicted within 5% on average, up to a common
-factor of 0.88; and on 440 that copy by addresses (`benchmarks/tiles.py`). Those kernels are a calibration, no test.
+`EXPOSED`, `FILL_CLOCKS`, `WAITED_CLOCKS` and `INDEPENDENCE` were chosen on one H200 with Triton 3.6: on 27 kernels that
+copy boxes of arrays (a streaming loop at d = 64 and 128, and a product) and 51 more (forward and backward passes of
+attention), and on 440 that copy by addresses (`benchmarks/tiles.py`). Those kernels are a calibration, no test.
 docs/explanation/time_model.md says how near the first choice is to the quickest.
 """
 
@@ -19,7 +19,7 @@ from catdiag.planner.time_model.core_pipelines import exposed_load_seconds, loop
 from catdiag.planner.time_model.ideal_backend import BlockWork, GroupWaves, IdealBackend
 from catdiag.planner.time_model.kernel_instance import KernelInstance
 from catdiag.planner.time_model.matrix_units import (
-    level_row_instructions,
+    drained_row_instructions,
     uses_warp_products,
     warp_padding_ratio,
     warp_products,
@@ -32,11 +32,21 @@ from catdiag.planner.time_model.queueing import mean_value_analysis, queued_at_m
 EXPOSED = 0.4
 """The part of a load's latency that an iteration waits for where there are two buffers."""
 FILL_CLOCKS = {True: 96, False: 64}
-"""Clocks that the matrix units of a core are not full in, for each piece of rows of a product of an iteration: they
-fill and drain, since products are waited for, those of a level together. For kernels that copy boxes, and those that
-copy by addresses."""
-INDEPENDENCE = {True: 0.3, False: 1.0}
+"""Clocks that the matrix units of a core are not full in, for each piece of rows of the products that an iteration adds
+to states: they fill and drain, all together, since Triton waits for them in the next iteration. For kernels that copy
+boxes, and those that copy by addresses."""
+WAITED_CLOCKS = {True: 48, False: 64}
+"""The same of each other product: Triton 3.6 waits for each of these right after it was begun
+(`ttng.warp_group_dot_wait` with no product pending), also for one after the other of two that do not depend on each
+other."""
+INDEPENDENCE = {True: 0.5, False: 1.0}
 """How far the warpgroups of a block work independently, for the same: 0 in step, 1 as if they were blocks."""
+INDEPENDENCE_WITHOUT_PRODUCTS = 0.3
+"""The same where nothing is multiplied: all warps of a block put the sums of its rows together."""
+BLOCK_SECONDS = {True: 1.5e-6, False: 0.0}
+"""Before the first product of the blocks that share a core and after their last, beside which nothing is multiplied,
+for the same. On an H200, 64 products of 1,024³ take 3 µs a block more than their iterations do, and causal loops over
+2,048 positions of 64 entries 2 µs."""
 DEPENDENT_CLOCKS = 33
 """Clocks until a warp's own matrix instruction can be added to: the source is that of `matrix_units.WARP_RATE`."""
 CROSSING = 2
@@ -90,10 +100,13 @@ class TritonBackend(IdealBackend):
             parts["alu"] = parts["alu"] + row_sum_seconds(k)
         if k.matrix_products:
             matrix, reading = warpgroup_products(k, self.block)
-            filling = FILL_CLOCKS[self.block.boxes] * level_row_instructions(k) / k.chip.clock_hz
+            added, waited = drained_row_instructions(k)
+            clocks = FILL_CLOCKS[self.block.boxes] * added + WAITED_CLOCKS[self.block.boxes] * waited
+            filling = clocks / k.chip.clock_hz
             parts["tensor"] = np.maximum(matrix, reading + self.copying_seconds(k, work)) + filling
             parts["registers"] = parts["registers"] + widened_factor_seconds(k)
-        work = replace(work, part_seconds=parts, stall_seconds=stalls, by_warps=by_warps)
+        fixed = BLOCK_SECONDS[self.block.boxes] if k.matrix_products and self.block.staged else 0.0
+        work = replace(work, part_seconds=parts, stall_seconds=stalls, by_warps=by_warps, fixed_seconds=fixed)
         return self._with_warp_products(k, work) if k.matrix_products and np.any(by_warps) else work
 
     def reload_seconds(self, k: KernelInstance) -> Numbers:
@@ -154,6 +167,8 @@ class TritonBackend(IdealBackend):
         demands, stalls = [seconds / in_flight for seconds in work.demands], work.stall_seconds / in_flight
         in_step = mean_value_analysis(demands, stalls, [n * in_flight for n in blocks])
         warpgroups, share = max(1, k.warps // 4), INDEPENDENCE[self.block.boxes]
+        if self.block.boxes and not k.matrix_products:
+            share = INDEPENDENCE_WITHOUT_PRODUCTS
         if warpgroups == 1:
             return in_step
         customers = [n * in_flight * warpgroups for n in blocks]
