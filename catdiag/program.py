@@ -31,7 +31,7 @@ from catdiag.category.diagram import Diagram, Graph, diagram_of
 from catdiag.category.ops import Box
 from catdiag.category.types import Axis, Ty
 from catdiag.util.display import AsProgram
-from catdiag.util.errors import require
+from catdiag.util.errors import NotDifferentiable, require
 
 if TYPE_CHECKING:
     from catdiag.bounds.lower_bound import LowerBound
@@ -387,6 +387,16 @@ class Program(AsProgram):
 
     # -- derivatives -----------------------------------------------------------------------------
 
+    def _to_differentiate(self) -> Diagram:
+        """What was written. Raises NotDifferentiable where gradients stop in PyTorch, which a program does not say."""
+        if self.example is not None and self.example.gradient_stops:
+            stops = ", ".join(self.example.gradient_stops)
+            raise NotDifferentiable(
+                f"gradients stop at {stops} in {self.title or 'the module'}, and a program has no such operation: "
+                "expected the parts before and after it, each imported by itself"
+            )
+        return self._source
+
     def grad(self, of: Outputs = None, wrt: Inputs = None) -> Program:
         """The reverse derivative of what was written: from the inputs, and a cotangent `dO` for each result O, the
         cotangents of the inputs in `wrt`, in that order.
@@ -412,7 +422,7 @@ class Program(AsProgram):
         """
         from catdiag.rewrite.differentiate.gradient import gradient
 
-        return self._derivative(gradient(self._source, self.derivation.ask, of, wrt))
+        return self._derivative(gradient(self._to_differentiate(), self.derivation.ask, of, wrt))
 
     def value_and_grad(self, wrt: Inputs = None) -> Program:
         """The result, which is one number, and its derivatives by the inputs in `wrt` (all that hold real numbers).
@@ -427,7 +437,7 @@ class Program(AsProgram):
         """
         from catdiag.rewrite.differentiate.gradient import value_and_gradient
 
-        return self._derivative(value_and_gradient(self._source, self.derivation.ask, wrt))
+        return self._derivative(value_and_gradient(self._to_differentiate(), self.derivation.ask, wrt))
 
     def forward_and_backward(self, of: Outputs = None, wrt: Inputs = None) -> ForwardAndBackward:
         """The forward pass of what was written, which saves statistics, and the backward pass of `grad(of, wrt)`, which
@@ -443,7 +453,7 @@ class Program(AsProgram):
         """
         from catdiag.rewrite.differentiate.forward_and_backward import forward_and_backward
 
-        return forward_and_backward(self._source, self.derivation.ask, of, wrt)
+        return forward_and_backward(self._to_differentiate(), self.derivation.ask, of, wrt)
 
     def jvp(self, wrt: Inputs = None) -> Program:
         """The forward derivative (Jacobian-vector product): from the inputs, and a tangent `dA` for each input A in
@@ -458,7 +468,7 @@ class Program(AsProgram):
         """
         from catdiag.rewrite.differentiate.gradient import forward_derivative
 
-        return self._derivative(forward_derivative(self._source, self.derivation.ask, wrt))
+        return self._derivative(forward_derivative(self._to_differentiate(), self.derivation.ask, wrt))
 
     def differentiability(self, of: Outputs = None, wrt: Inputs = None) -> Differentiability:
         """Where `grad(of, wrt)` is the derivative: the conditions at corners, jumps and ties, which the kernel computes
@@ -472,7 +482,7 @@ class Program(AsProgram):
         """
         from catdiag.rewrite.differentiate.corners_of_programs import differentiability
 
-        return differentiability(self._source, self.derivation.ask, of, wrt)
+        return differentiability(self._to_differentiate(), self.derivation.ask, of, wrt)
 
     def _derivative(self, found: Derivative) -> Program:
         # Of the example only sizes and functions are known: it has no tangents.
@@ -619,7 +629,8 @@ class Program(AsProgram):
 
         found = plan(self.derivation, hardware, sizes, **options)
         known = self.example.functions if self.example is not None else {}
-        return replace(found, functions=known, gradient=training_kernels)
+        stops = self.example is not None and self.example.gradient_stops
+        return replace(found, functions=known, gradient=None if stops else training_kernels)
 
     # -- outputs ---------------------------------------------------------------------------------
 

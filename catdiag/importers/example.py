@@ -19,16 +19,18 @@ class Example:
     """The example that a program was imported with: its arrays, in the order of the program's inputs; the sizes of its
     axes, by symbol; and notes on what was read into its constants. `sources` say where each array is from: the position
     of what was passed, or the name of a parameter or a buffer. `functions` are those of its uninterpreted boxes, on
-    NumPy arrays. Of two programs that are compared, `single` are the places of buffers and constants of one only.
-    `assume` are assumptions on sizes without which PyTorch gives no result."""
+    NumPy arrays. Of two programs that are compared, `constants` are the places of buffers and constants.
+    `assume` are assumptions on sizes without which PyTorch gives no result; `gradient_stops` are operations that stop
+    gradients in PyTorch, and mean nothing else: a program does not have them."""
 
     arrays: tuple[Any, ...]
     sizes: Mapping[str, int]
     notes: tuple[str, ...] = ()
     sources: tuple[int | str, ...] = ()
     functions: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
-    single: frozenset[int] = frozenset()
+    constants: frozenset[int] = frozenset()
     assume: tuple[str, ...] = ()
+    gradient_stops: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

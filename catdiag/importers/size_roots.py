@@ -95,7 +95,7 @@ def _logarithm(number: float) -> tuple[Fraction, _Logarithm] | None:
     return None
 
 
-def _ratio(number: float) -> Fraction | None:
+def known_ratio(number: float) -> Fraction | None:
     """The fraction of small integers that a number of many digits is rounded from, as 1 / 0.7 is."""
     near = Fraction(number).limit_denominator(_DENOMINATOR)
     if near == 0 or float(near) != number or Fraction(repr(number)) == near:
@@ -137,7 +137,7 @@ def recognized_number(b: ValueBuilder, beside: Operand, number: Operand) -> Oper
         return SizeNumber(number, lambda env: found.make(env.size(dim)))
     if not math.isfinite(number):
         return number
-    if (ratio := _ratio(number)) is not None:
+    if (ratio := known_ratio(number)) is not None:
         b.notes.append(f"{number!r} is read as {ratio} ({b.line or 'no line'})")
         return SizeNumber(number, lambda env: ratio)
     if (multiple := _logarithm(number)) is not None:

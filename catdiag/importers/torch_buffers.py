@@ -36,8 +36,10 @@ def parametrized(torch: Any, first: Any, second: Any, parameters: FromParameters
             setattr(self, OTHER, second)
 
         def forward(self, *arrays: Any, **named: Any) -> Any:
-            tensors = {**dict(second.named_parameters()), **dict(second.named_buffers())}
-            own = {**dict(first.named_parameters()), **dict(first.named_buffers())}
+            tensors, own = (
+                {**dict(m.named_parameters(remove_duplicate=False)), **dict(m.named_buffers(remove_duplicate=False))}
+                for m in (second, first)
+            )
             buffers = {name for name, _ in first.named_buffers() if not is_statistic(name)}
             shared = {
                 name: tensors[name]

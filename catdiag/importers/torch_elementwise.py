@@ -10,7 +10,7 @@ from catdiag.frontend import elementwise, nn
 from catdiag.frontend.tracing import running
 from catdiag.importers.imported_values import ArrayValue, SizeNumber
 from catdiag.importers.program_builder import ProgramBuilder
-from catdiag.importers.size_roots import pending_number, recognized_number, summed_length
+from catdiag.importers.size_roots import known_ratio, pending_number, recognized_number, summed_length
 from catdiag.importers.torch_calls import AtenCall, Rule, Unsupported, adding
 
 RULES: dict[str, Rule] = {}
@@ -40,12 +40,15 @@ def _gelu(a: Any, approximate: str) -> Any:
     return 0.5 * a * (1 + elementwise.erf(a / elementwise.sqrt(2)))
 
 
+_LARGEST_POWER = 64
+
+
 def _power(a: Any, exponent: Any) -> Any:
-    if (2 * exponent) % 1 == 0 and abs(exponent) <= 64:
+    if (2 * exponent) % 1 == 0 and abs(exponent) <= _LARGEST_POWER:
         return a**exponent
-    if exponent % 1 == 0:
-        raise Unsupported(f"the power {exponent}: integers are known up to 64")
-    return elementwise.exp(exponent * elementwise.log(a))
+    near = known_ratio(exponent) or exponent
+    power = elementwise.exp(near * elementwise.log(a))
+    return elementwise.where(a == 0, 0, power) if exponent > 0 else power
 
 
 UNARY: dict[str, Callable[[Any], Any]] = {
@@ -106,6 +109,8 @@ BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "bitwise_or": lambda a, b: a | b,
     "__or__": lambda a, b: a | b,
     "logical_xor": lambda a, b: (a & ~b) | (b & ~a),
+    "bitwise_xor": lambda a, b: (a & ~b) | (b & ~a),
+    "__xor__": lambda a, b: (a & ~b) | (b & ~a),
     "logaddexp": lambda a, b: elementwise.log(elementwise.exp(a) + elementwise.exp(b)),
     "remainder": lambda a, b: a % b,
     "floor_divide": lambda a, b: a // b,
@@ -132,6 +137,8 @@ def converted(b: ProgramBuilder, value: Any, element: str) -> Any:
         return b.pointwise([value, one, zero], elementwise.where, element)
     if element == "bool":
         return b.pointwise([value], lambda a: a != 0, "bool")
+    if value.element == "int" and element == "real":
+        return b.typed(value, element)
     return b.pointwise([value], truncated, "int") if element == "int" else value
 
 
@@ -146,14 +153,13 @@ def _binary(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     if call.get("rounding_mode") is not None:
         raise Unsupported(f"division with rounding_mode={call['rounding_mode']!r}")
     left, right = call["self"], call["other"]
-    function = BINARY[call.name]
     if call.name in ("eq", "ne") and left is right:  # a real number is equal to itself, unlike NaN
+        b.notes.append(f"that a number is NaN is read as false ({b.line or 'no line'})")
         return b.view(b.constant(call.name == "eq", (), "bool"), left.dims)
     if call.name.startswith("logical_"):
         left, right = (converted(b, v, "bool") for v in (left, right))
-    if call.name == "mul" and call.element == "bool":
-        function = BINARY["logical_and"]
-    neutral = _NEUTRAL.get("logical_and" if call.name == "mul" else call.name)
+    name = _OF_TRUTH_VALUES.get(call.name, call.name) if call.element == "bool" else call.name
+    function, neutral = BINARY[name], _NEUTRAL.get(name)
     if call.element == "bool" and neutral is not None:
         for one, other in ((left, right), (right, left)):
             if isinstance(one, ArrayValue) and isinstance(other, ArrayValue) and one.number is not None:
@@ -169,6 +175,7 @@ def _binary(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     return b.pointwise([left, right], function, call.element)
 
 
+_OF_TRUTH_VALUES = {"mul": "logical_and", "minimum": "logical_and", "maximum": "logical_or"}
 _NEUTRAL = {
     name: "and" in name for word in ("and", "or") for name in (f"logical_{word}", f"bitwise_{word}", f"__{word}__")
 }
@@ -211,7 +218,8 @@ def _sum(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
 def _pow(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     base, exponent = call["self"], call["exponent"]
     if not isinstance(exponent, ArrayValue):
-        _power(1, exponent)
+        if exponent % 1 == 0 and abs(exponent) > _LARGEST_POWER:
+            raise Unsupported(f"the power {exponent}: integers are known up to {_LARGEST_POWER}")
         return b.pointwise([base], lambda a: _power(a, exponent), call.element)
     known = base.number if isinstance(base, ArrayValue) else base
     if known is not None:
@@ -262,7 +270,7 @@ def _elu(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
 def _clamp(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     low = call.get("min", call.get("min_val"))
     high = call.get("max", call.get("max_val"))
-    low, high = (None if v in (math.inf, -math.inf) else v for v in (low, high))
+    low, high = None if low == -math.inf else low, None if high == math.inf else high
     given = [call["self"], *(v for v in (low, high) if v is not None)]
     if call.name == "hardtanh" and len(given) == 3:
         return b.pointwise(given, _between, call.element)
@@ -296,9 +304,18 @@ def _masked_fill(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     return b.pointwise([call["mask"], value, call["self"]], make, element)
 
 
+WRAPPED = {"int8": (-128, 256), "uint8": (0, 256), "int16": (-32768, 65536), "uint16": (0, 65536)}
+"""Types of integers that programs meet the ends of: the least number, and how many there are. What is beyond them wraps
+around; those of 32 bits and more are read as all integers."""
+
+
 @rule("to", "_to_copy", "type_as", "float", "convert_element_type")
 def _cast(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     given = call["self"]
+    if call.cast and given.element != "bool" and call.dtype in WRAPPED:
+        low, count = WRAPPED[call.dtype]
+        whole = converted(b, given, "int")
+        return b.pointwise([whole], lambda a: (a - low) % count + low, "int")
     narrow = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32", "float8_e4m3fn": "fp8"}.get(call.dtype)
     if given.element == "real" and narrow and call.cast:
         return b.pointwise([given], lambda a: elementwise.cast(a, narrow))

@@ -30,7 +30,8 @@ from catdiag.importers.torch_buffers import OTHER, FromParameters, is_statistic,
 from catdiag.importers.torch_calls import AtenCall, Unsupported
 from catdiag.importers.torch_complex import of_pairs
 from catdiag.importers.torch_decompositions import operation_name
-from catdiag.importers.torch_graph import exported_graph, imported_torch, title_of_module
+from catdiag.importers.torch_elementwise import WRAPPED
+from catdiag.importers.torch_graph import STOPS, exported_graph, imported_torch, title_of_module
 from catdiag.importers.torch_products import marks_ignored
 from catdiag.importers.torch_symbols import TorchLengths, bound_arguments, dimension_names
 from catdiag.util.errors import PACKAGE
@@ -43,6 +44,10 @@ _SCALARS: dict[str, Callable[..., Any]] = {
     "floordiv": operator.floordiv, "neg": operator.neg, "pow": operator.pow, "mod": operator.mod,
     "sym_max": lambda a, b: _chosen(elementwise.maximum, max, a, b), "sym_float": lambda a: a,
     "sym_min": lambda a, b: _chosen(elementwise.minimum, min, a, b),
+}  # fmt: skip
+_ARITHMETIC = {
+    "add", "sub", "rsub", "mul", "neg", "abs", "square", "pow", "floor_divide", "remainder", "sum", "cumsum", "prod",
+    "matmul", "mm", "bmm", "mv", "dot", "linear", "einsum", "addmm", "baddbmm", "addmv", "outer", "scatter_add", "diff",
 }  # fmt: skip
 _KNOWN = {*RULES, *_ASSERTIONS, *_SCALARS, "getitem", "sym_size", "size"}
 """Operations that are read as they are."""
@@ -72,7 +77,9 @@ def from_torch(
     reader.read()
     if dynamic is True:
         reader.builder.notes += reader.lengths.fixed()
-    return reader.built(reader.named(names), merged_results)
+    found = reader.built(reader.named(names), merged_results)
+    stops = exported.graph_module.meta.get(STOPS, ())
+    return replace(found, example=replace(found.example, gradient_stops=stops))
 
 
 def from_torch_pair(
@@ -112,9 +119,10 @@ def from_torch_pair(
     other.read()
     same_results(one, other)
     found = one.named({})
-    single = {k for k, source in enumerate(one.sources) if (source in one.contents) != (source in other.contents)}
+    held = {name for name in (*one.contents, *other.contents) if not is_statistic(name)}
+    constants = {k for k, source in enumerate(one.sources) if source in held}
     built = [reader.built(found, merged_results=False) for reader in (one, other)]
-    return Imported(built[0].diagram, replace(built[0].example, single=frozenset(single))), built[1]
+    return Imported(built[0].diagram, replace(built[0].example, constants=frozenset(constants))), built[1]
 
 
 def _parameter_names(module: Any) -> dict[str, str]:
@@ -140,6 +148,7 @@ class _ExportReader(GraphReader):
         self.contents: dict[str, tuple[Any, ...]] = {}
         """What buffers and constants hold, by where they are read from."""
         self._tied: dict[Any, ArrayValue] = {}
+        self._read: dict[ArrayValue, Any] = {}
         self._passed = 0
         self.lengths = TorchLengths(builder.factors)
         self.dimension_names: Mapping[tuple[str, int], str] = {}
@@ -180,13 +189,13 @@ class _ExportReader(GraphReader):
         if key is not None and key in self._tied:
             self.values[node] = self._tied[key]
             return
-        if spec.kind.name == "CONSTANT_TENSOR" and state is not None and state.numel() <= 1:
+        if spec.kind.name == "CONSTANT_TENSOR" and state is not None and _is_known(state) and state.numel() <= 1:
             number = self._given(state.item()) if state.numel() else 0  # an empty one, as caches begin
             self.values[node] = self.builder.constant(number, list(state.shape), _element(state.dtype))
             return
         target = (spec.target or self.spelled.get(node.name, node.name)).removeprefix(f"{OTHER}.")
         constant = state is not None and spec.kind.name in ("BUFFER", "CONSTANT_TENSOR")
-        if constant and self.builder.read_parts and not value.is_complex() and not is_statistic(target):
+        if constant and state is not None and self.builder.read_parts and _is_known(state) and not is_statistic(target):
             read = of_positions(self.builder, target, state, _element(value.dtype))
             if read is not None:
                 self.values[node] = read
@@ -195,7 +204,10 @@ class _ExportReader(GraphReader):
         if spec.kind.name == "USER_INPUT":
             source, self._passed = self._passed, self._passed + 1
         tied = [] if key is None else [name for name, found in self._tensors() if found == key]
-        shared = next((name for name in tied if name in self.shared), source)
+        shared = next((name for name in tied if name in self.shared and self._is_free(name, key)), source)
+        if shared == target and not self._is_free(target, key):
+            self.builder.notes.append(f"{target} is no tensor of another name in {self.builder.title}: it is an input")
+            shared = f"{target} of {self.builder.title}"
         source = self._same_content(target, state) if constant else shared
         lengths = [self.lengths.length(n) for n in value.shape]
         if spec.kind.name == "USER_INPUT":
@@ -210,13 +222,19 @@ class _ExportReader(GraphReader):
         made = self.argument(source, target, lengths, _element(value.dtype), array, hints)
         self.values[node] = made
         if key is not None:
-            self._tied[key] = made
+            self._tied[key], self._read[made] = made, key
             self.shared.update(dict.fromkeys(tied, made))
+
+    def _is_free(self, name: str, key: Any) -> bool:
+        """Whether no other tensor of this program is the input that the other program has under a name."""
+        made = self.shared.get(name)
+        return made is None or made not in self._read or self._read[made] == key
 
     def _same_content(self, name: str, tensor: Any) -> str:
         """Where a buffer or constant is read from: the other program's, if that is equal or of its name and no other
         constant, else a place of its own. Raises nothing: two that differ are two inputs, as a note says."""
-        content = str(tensor.dtype), tuple(tensor.shape), tensor.detach().cpu().reshape(-1).tolist()
+        numbers = [object()] if tensor.is_meta else tensor.detach().cpu().reshape(-1).tolist()
+        content = str(tensor.dtype), tuple(tensor.shape), numbers
         theirs = {} if self.beside is None else self.beside.contents
         source = next((n for n in (name, *theirs) if theirs.get(n) == content), name)
         if source in theirs and theirs[source] != content and not is_statistic(name):
@@ -250,6 +268,8 @@ class _ExportReader(GraphReader):
             return
         try:
             call = self._bound(name, node)
+            if call.dtype in WRAPPED and name in _ARITHMETIC:
+                raise Unsupported(f"arithmetic of {call.dtype}, which wraps around: compute in int64")
         except Unsupported as error:  # nothing is known of what follows
             self.unknown.append(f"{_module_path(node)}{name}: {error.args[0]} [{_line(node) or node.name}]")
             raise self.refused() from error
@@ -355,13 +375,19 @@ def operation_of(node: Any) -> str:
 
 def _identity(tensor: Any) -> tuple[Any, ...]:
     """Equal for two names of one tensor."""
-    return tensor.data_ptr(), tuple(tensor.shape), tuple(tensor.stride())
+    storage = tensor.untyped_storage()._cdata  # those on the device meta have no addresses of elements
+    return storage, tensor.storage_offset(), tuple(tensor.shape), tuple(tensor.stride())
 
 
 def _element(dtype: Any) -> str:
     if dtype.is_complex:
         return "complex"
     return ELEMENTS.get(str(dtype).removeprefix("torch."), "real")
+
+
+def _is_known(tensor: Any) -> bool:
+    """Whether a tensor is one of real numbers that has them: on the device meta none has."""
+    return not tensor.is_meta and not tensor.is_complex()
 
 
 def _random(operation: Any) -> bool:

@@ -10,7 +10,7 @@ from catdiag.frontend import elementwise
 from catdiag.frontend.indexing import gather, indexed
 from catdiag.frontend.tracing import running
 from catdiag.importers.dimensions import Dimension
-from catdiag.importers.imported_values import ArrayValue, Environment
+from catdiag.importers.imported_values import ArrayValue, Environment, SizeNumber
 from catdiag.importers.program_builder import ProgramBuilder
 from catdiag.importers.torch_calls import AtenCall, Rule, Unsupported, adding, place
 from catdiag.importers.torch_elementwise import integer
@@ -32,16 +32,28 @@ def _index_select(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
 
 @rule("index")
 def _index(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
+    table = call["self"]
     given = [(k, v) for k, v in enumerate(call["indices"]) if v is not None]
     if any(v.element != "int" for _, v in given):
         raise Unsupported("indexing by an array of truth values, whose result has a length that depends on it")
     if len(given) == 1:
         k, at = given[0]
         if at.number is not None and at.number < 0 and not b.factors.resolve(f for d in at.dims for f in d):
-            one = b.selected(call["self"], k, int(at.number))
+            one = b.selected(table, k, int(at.number))
             return b.view(one, [*one.dims[:k], *at.dims, *one.dims[k:]])
-        return _gathered(b, call["self"], *given[0])
-    return _gathered_together(b, call["self"], given)
+    given = [(k, _from_start(b, at, table.dims[k])) for k, at in given]
+    return _gathered(b, table, *given[0]) if len(given) == 1 else _gathered_together(b, table, given)
+
+
+def _from_start(b: ProgramBuilder, at: ArrayValue, dim: Dimension) -> ArrayValue:
+    """Integers of which negative ones count from the end of a dimension, as positions from its start."""
+    known = at.positions
+    if known is not None and min((known.offset, *known.terms.values())) >= 0:
+        return at
+    if at.number is not None and at.number >= 0:
+        return at
+    length = SizeNumber(b.length(dim), lambda env: env.size(dim))
+    return b.pointwise([at, length], lambda i, n: elementwise.where(i < 0, i + n, i), "int")
 
 
 def _gathered_together(b: ProgramBuilder, table: ArrayValue, given: Sequence[tuple[int, ArrayValue]]) -> ArrayValue:

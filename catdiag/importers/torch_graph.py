@@ -13,7 +13,7 @@ from typing import Any
 
 from catdiag.importers.example import NotImported
 from catdiag.importers.graph_reader import described, not_traced, title_of
-from catdiag.importers.torch_decompositions import with_known_operations
+from catdiag.importers.torch_decompositions import operation_name, with_known_operations
 from catdiag.importers.torch_symbols import all_dynamic, bound_arguments
 
 
@@ -36,7 +36,7 @@ def exported_graph(
     """The graph of a module or function on an example; operations that are not `known` are decomposed into such, where
     that is possible. Raises NotImported."""
     if isinstance(module, torch.export.ExportedProgram):
-        return with_known_operations(module.run_decompositions({}), known)
+        return _decomposed(module, known)
     given = module
     if not isinstance(module, torch.nn.Module):
         if isinstance(module, type):
@@ -70,7 +70,43 @@ def exported_graph(
             title_of_module(given, torch), "torch.export could not export", error, leaves, _ADVICE
         ) from error
     with _quietly():
-        return with_known_operations(found.run_decompositions({}), known)
+        return _decomposed(found, known)
+
+
+STOPS = "stops of gradients"
+"""Where the metadata of a graph says in which operations gradients stop."""
+
+
+def _decomposed(program: Any, known: Container[str]) -> Any:
+    stops = gradient_stops(program)
+    found = with_known_operations(program.run_decompositions({}), known)
+    found.graph_module.meta[STOPS] = stops
+    return found
+
+
+def gradient_stops(program: Any, required: bool = False) -> tuple[str, ...]:
+    """The operations of an exported program at which gradients of parameters or of what is passed in stop, `detach` and
+    parts that run under `torch.no_grad()`; of those tensors only that require one, if that is `required`.
+    Decompositions leave no trace of the latter."""
+    torch = import_module("torch")
+    specs = {spec.arg.name: spec.kind.name for spec in program.graph_signature.input_specs}
+    reached: set[Any] = set()
+    found: dict[str, None] = {}
+    for node in program.graph.nodes:
+        value = node.meta.get("val")
+        if node.op == "placeholder":
+            real = isinstance(value, torch.Tensor) and value.is_floating_point()
+            if real and (value.requires_grad or not required) and specs.get(node.name) in ("USER_INPUT", "PARAMETER"):
+                reached.add(node)
+        elif node.op == "call_function" and reached & set(node.all_input_nodes):
+            name = operation_name(node.target)
+            if name.startswith("detach"):
+                found[name] = None
+            elif name == "wrap_with_set_grad_enabled" and not node.args[0]:
+                found["torch.no_grad()"] = None
+            else:
+                reached.add(node)
+    return tuple(found)
 
 
 @contextmanager

@@ -61,6 +61,8 @@ def _addmm(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     names = {"addmm": ("mat1", "mat2"), "baddbmm": ("batch1", "batch2"), "addmv": ("mat", "vec")}
     left, right = (call[n] for n in names[call.name])
     alpha, beta = call.get("alpha", 1), call.get("beta", 1)
+    if call.element == "int" and (alpha % 1 or beta % 1):
+        raise Unsupported(f"{call.name} of integers with a part of one")
     columns = "n" * (call.name != "addmv")
     made = _product(b, left, right, "mk", "k" + columns, "m" + columns)
     return b.pointwise(
@@ -106,9 +108,9 @@ def _attention(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     query, key, value = call["query"], call["key"], call["value"]
     if call.get("dropout_p", 0.0):
         raise Unsupported("dropout in attention: call module.eval() first, or write it with a seed, by cd.dropout")
-    heads = len(query.dims) - 3
+    heads, mask = len(query.dims) - 3, call.get("attn_mask")
     if call.get("enable_gqa") and b.length(query.dims[heads]) != b.length(key.dims[heads]):
-        query, key, value = _grouped(b, query, key, value, heads)
+        query, key, value, mask = _grouped(b, query, key, value, mask)
     for array in (query, key):
         for factor in b.factors.resolve(array.dims[-1]):
             factor.hint = factor.hint or "d"
@@ -119,7 +121,6 @@ def _attention(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
         scores = _scaled(b, scores, depth)
     else:
         scores = b.pointwise([scores, recognized_number(b, scores, scale)], lambda a, s: a * s)
-    mask = call.get("attn_mask")
     if mask is not None and mask.element == "bool":
         scores = b.pointwise([mask, scores], lambda m, a: elementwise.where(m, a, -math.inf), "extended")
     elif mask is not None:
@@ -130,20 +131,34 @@ def _attention(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     full = b.materialized(scores, [scores.dims[-1]])
     weights = b.emit(full.dims, full.axes, lambda env: softmax_over(env[full], env.of(rows)))
     made = _product(b, weights, value, "qk", "kd", "qd")
+    if mask is not None and mask.element in ("bool", "extended") and mask.number is None:
+        made = _zero_where_none(b, made, full)
     if len(query.dims) - 3 != heads:
         made = b.view(made, [*made.dims[:heads], (*made.dims[heads], *made.dims[heads + 1]), *made.dims[heads + 2 :]])
     return made
 
 
 def _grouped(
-    b: ProgramBuilder, query: ArrayValue, key: ArrayValue, value: ArrayValue, heads: int
-) -> tuple[ArrayValue, ArrayValue, ArrayValue]:
-    """Grouped queries: heads of queries are (heads of keys, queries of a head)."""
+    b: ProgramBuilder, query: ArrayValue, key: ArrayValue, value: ArrayValue, mask: ArrayValue | None
+) -> tuple[ArrayValue, ArrayValue, ArrayValue, ArrayValue | None]:
+    """Grouped queries: heads of queries, and of a mask that has them, are (heads of keys, queries of a head)."""
+    heads = len(query.dims) - 3
     count = b.length(key.dims[heads])
-    outer, inner = b.factors.regroup(query.dims[heads], [count, b.length(query.dims[heads]) // count])
-    query = b.view(query, [*query.dims[:heads], outer, inner, *query.dims[heads + 1 :]])
+
+    def split(a: ArrayValue) -> ArrayValue:
+        k = len(a.dims) - 3
+        length = b.length(a.dims[k])
+        outer, inner = b.factors.regroup(a.dims[k], [count, length // count]) if length > 1 else ((), ())
+        return b.view(a, [*a.dims[:k], outer, inner, *a.dims[k + 1 :]])
+
     key, value = (b.view(v, [*v.dims[: heads + 1], (), *v.dims[heads + 1 :]]) for v in (key, value))
-    return query, key, value
+    return split(query), key, value, mask if mask is None or len(mask.dims) < 3 else split(mask)
+
+
+def _zero_where_none(b: ProgramBuilder, made: ArrayValue, scores: ArrayValue) -> ArrayValue:
+    """Attention where a mask leaves some key to a query, and 0 elsewhere, as PyTorch has it."""
+    top = b.reduced(scores, [len(scores.dims) - 1], True, frontend.max)
+    return b.pointwise([top, made], lambda t, a: elementwise.where(t > -math.inf, a, 0))
 
 
 def _scaled(b: ProgramBuilder, scores: ArrayValue, depth: Dimension) -> ArrayValue:
@@ -177,12 +192,15 @@ _LOSSES = ("cross_entropy_loss", "nll_loss_nd", "nll_loss")
 def marks_ignored(program: Any) -> bool:
     """Whether an exported program or its example speaks of the default of `ignore_index` beside its losses: so it has
     targets that are no classes."""
-    tree = import_module("torch.utils._pytree")
+    calls = [n for n in program.graph.nodes if n.op == "call_function"]
+    nodes = [n for n in calls if operation_name(n.target) not in _LOSSES]
+    if len(nodes) == len(calls):
+        return False
+    tree, fake = import_module("torch.utils._pytree"), import_module("torch._subclasses").FakeTensor
     tensors = tree.tree_leaves((program.example_inputs, program.state_dict, program.constants))
     whole = [t for t in tensors if hasattr(t, "is_floating_point") and not (t.is_floating_point() or t.is_complex())]
-    if any(bool((t == _NONE_IGNORED).any()) for t in whole):
+    if any(not isinstance(t, fake) and not t.is_meta and bool((t == _NONE_IGNORED).any()) for t in whole):
         return True
-    nodes = [n for n in program.graph.nodes if n.op == "call_function" and operation_name(n.target) not in _LOSSES]
     return any(a == _NONE_IGNORED for n in nodes for a in (*n.args, *n.kwargs.values()) if isinstance(a, int))
 
 

@@ -208,7 +208,7 @@ def _unbind(b: ProgramBuilder, call: AtenCall) -> tuple[ArrayValue, ...]:
 
 @rule("cat", "concat", "concatenate")
 def _cat(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
-    values = [v for v in call["tensors"] if 0 not in b.shape(v)]
+    values = [converted(b, v, call.element) for v in call["tensors"] if 0 not in b.shape(v)]
     return b.concatenated(values, place(values[0], call.get("dim", 0))) if len(values) > 1 else values[0]
 
 
@@ -325,7 +325,7 @@ def _upsample(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
 
 @rule("stack")
 def _stack(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
-    values = call["tensors"]
+    values = [converted(b, v, call.element) for v in call["tensors"]]
     place = call.get("dim", 0) % (len(values[0].dims) + 1)
     return b.stacked(values, place)
 

@@ -76,7 +76,10 @@ class ValueBuilder:
 
     def typed(self, value: ArrayValue, element: str) -> ArrayValue:
         """The same array, of elements that are said to be of another type: integers that are real numbers."""
-        return value if value.element == element else self.emit(value.dims, value.axes, lambda env: env[value], element)
+        if value.element == element:
+            return value
+        known: dict[str, Any] = {"number": value.number, "positions": value.positions, "along": value.along}
+        return self.emit(value.dims, value.axes, lambda env: env[value], element, **known)
 
     def constant(self, number: float, lengths: Sequence[int], element: str) -> ArrayValue:
         """An array of equal numbers."""

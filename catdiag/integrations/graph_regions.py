@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from catdiag.importers.aten_rules import RULES
 from catdiag.importers.torch_export import from_torch, operation_of
+from catdiag.importers.torch_graph import gradient_stops
 from catdiag.program import Program
 from catdiag.util.errors import CatdiagError
 
@@ -42,7 +43,11 @@ def exported(module: Any, example: Sequence[Any], kwargs: Mapping[str, Any] | No
     Raises CatdiagError for a graph that writes to what it is given, or whose inputs are not all tensors.
     """
     torch = import_module("torch")
-    program = torch.export.export(module, tuple(example), dict(kwargs or {})).run_decompositions({})
+    program = torch.export.export(module, tuple(example), dict(kwargs or {}))
+    wanted = torch.is_grad_enabled() and any(isinstance(a, torch.Tensor) and a.requires_grad for a in example)
+    if wanted and "torch.no_grad()" in gradient_stops(program, required=True):
+        raise CatdiagError("a part of it runs under torch.no_grad(), which the graph does not say once it is lowered")
+    program = program.run_decompositions({})
     if any(spec.kind.name != "USER_OUTPUT" for spec in program.graph_signature.output_specs):
         raise CatdiagError("the graph writes to its inputs or to buffers")
     graph_module = import_module("copy").deepcopy(program.graph_module)

@@ -7,23 +7,24 @@ with the least number of a type, which masks have, as minus infinity, and softpl
 numbers as they are; and with the sizes of the example. What is proved says which it was.
 
 A theorem is about the programs. So that nothing is said of modules that were read otherwise than PyTorch runs them,
-both are run on the example too, and must give the same numbers.
+both are run too (`catdiag.testing.module_runs`): after a proof, on the example and others of its shapes, where they
+must give the same numbers; after a refutation, on the counterexample, where they must not.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from catdiag.category.diagram import Diagram, of_graph
 from catdiag.category.types import size_symbols
-from catdiag.importers.torch_buffers import FromParameters, parametrized
+from catdiag.importers.torch_buffers import FromParameters
 from catdiag.importers.torch_export import from_torch_pair
 from catdiag.prover import Refuted, Undecided
 from catdiag.rewrite.matching.unify import Unifier
+from catdiag.testing.module_runs import ModuleRuns
 from catdiag.util.errors import CatdiagError
 
 if TYPE_CHECKING:
@@ -44,12 +45,12 @@ class ModulePair:
     notes: tuple[str, ...]
     """What was read as a function of a size, and the like."""
 
-    single: frozenset[int] = frozenset()
-    """The places of inputs that are buffers or constants of one module only."""
+    constants: frozenset[int] = frozenset()
+    """The places of inputs that are buffers or constants, and not statistics."""
     assume: tuple[str, ...] = ()
     """Assumptions on sizes without which PyTorch gives no result."""
-    runs: Callable[[], tuple[Any, Any]] | None = field(default=None, repr=False, compare=False)
-    """The results of both modules as PyTorch runs them on the example, with the same parameters."""
+    runs: ModuleRuns | None = field(default=None, repr=False, compare=False)
+    """Both modules as PyTorch runs them."""
     others: Mapping[str, Callable[[], ModulePair]] = field(default_factory=dict, repr=False, compare=False)
     """The same modules read in other ways: `plain`, with no number read as a function of a size, and the lengths of
     what is read at a position; `masked`, with the least number of a type read as minus infinity, and softplus without a
@@ -71,10 +72,13 @@ class ModulePair:
             "masked": partial(again, read_least=True), "plain": partial(again, **plain),
             "fixed": partial(again, fix_sizes=True), "fixed plain": partial(again, fix_sizes=True, **plain),
         }  # fmt: skip
-        single = one.example.single
-        runs = partial(_results, first, second, example, parameters)
+        constants = one.example.constants
+        sources = dict(zip(programs[1].input_names, other.example.sources, strict=True))
+        runs = ModuleRuns(first, second, example, parameters, sources)
         assume = tuple(dict.fromkeys((*one.example.assume, *other.example.assume)))
-        return ModulePair(*programs, other.example.arrays, sizes, notes, single, assume, runs, {} if ways else others)
+        return ModulePair(
+            *programs, other.example.arrays, sizes, notes, constants, assume, runs, {} if ways else others
+        )
 
     @property
     def at_the_example(self) -> str:
@@ -84,56 +88,38 @@ class ModulePair:
 
     def agree(self, random_inputs: bool = False) -> bool:
         """Whether both give the same numbers in float64 on the arrays of the example; with `random_inputs`, on its
-        buffers and constants and random real numbers for other arrays."""
+        buffers and constants, and random real numbers and truth values for other arrays."""
+        import numpy as np
+
+        if any(a.is_meta for a in self.arrays):
+            return False
+        arrays = [a.detach().cpu().double().numpy() if a.is_floating_point() else a.cpu().numpy() for a in self.arrays]
+        if not random_inputs:
+            return self._agree_on(arrays, rtol=1e-9, atol=1e-11)
+        random = np.random.Generator(np.random.PCG64(0))
+        free = [k for k in range(len(arrays)) if k not in self.constants]
+        for draw in (random.random, random.standard_normal):
+            drawn = list(arrays)
+            for k in free:
+                if self.first.dom[k].element in ("real", "bool"):
+                    drawn[k] = draw(arrays[k].shape)
+                if self.first.dom[k].element == "bool":
+                    drawn[k] = drawn[k] > 0.3
+            if not self._agree_on(drawn, rtol=1e-5, atol=1e-6):  # tables in buffers are rounded to float32
+                return False
+        return True
+
+    def _agree_on(self, arrays: Sequence[Any], **near: float) -> bool:
         import numpy as np
 
         from catdiag.execute.interpreter import run
 
-        arrays = [a.detach().cpu().double().numpy() if a.is_floating_point() else a.cpu().numpy() for a in self.arrays]
-        random = np.random.Generator(np.random.PCG64(0))
-        if random_inputs:
-            real = [k for k, ty in enumerate(self.first.dom) if ty.element == "real" and k not in self.single]
-            arrays = [random.random(a.shape) if k in real else a for k, a in enumerate(arrays)]
         try:
             found = [run(d, arrays, sizes=dict(self.sizes)) for d in (self.first, self.second)]
         except CatdiagError:
             return False
         one, other = (v if isinstance(v, tuple) else (v,) for v in found)
-        # Tables in buffers are rounded to float32.
-        near = {"rtol": 1e-5, "atol": 1e-6} if random_inputs else {"rtol": 1e-9, "atol": 1e-11}
         return all(np.allclose(a, b, equal_nan=True, **near) for a, b in zip(one, other, strict=True))
-
-
-def _results(first: Any, second: Any, example: Sequence[Any], parameters: FromParameters | None) -> tuple[Any, Any]:
-    """What both modules give on an example, where one has the parameters that are made of the other's, or those of the
-    same name."""
-    import torch
-
-    modules = [deepcopy(m) if isinstance(m, torch.nn.Module) else m for m in (first, second)]
-    if parameters is not None:
-        modules[0] = parametrized(torch, modules[0], modules[1], parameters)
-    elif all(isinstance(m, torch.nn.Module) for m in modules):
-        modules[1] = parametrized(torch, modules[1], modules[0], lambda _: {})
-    with torch.no_grad():
-        one, other = (m(*deepcopy(list(example))) for m in modules)
-    return one, other
-
-
-def _differ(one: Any, other: Any) -> bool:
-    """Whether results of PyTorch differ by more than is rounded."""
-    import torch
-
-    sides = [torch.utils._pytree.tree_leaves(side) for side in (one, other)]
-    for a, b in zip(*sides, strict=False):
-        if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor) and a.shape == b.shape:
-            types = [t.dtype for t in (a, b) if t.is_floating_point() or t.is_complex()]
-            rounding = max((torch.finfo(t).eps for t in types), default=0.0) ** 0.5 * 4
-            x, y = (t.detach().to(torch.complex128 if t.is_complex() else torch.float64).cpu() for t in (a, b))
-            finite = x[torch.isfinite(x)].abs()
-            scale = max(1.0, float(finite.max())) if finite.numel() else 1.0
-            if not torch.allclose(x, y, rtol=rounding, atol=rounding * scale, equal_nan=True):
-                return True
-    return False
 
 
 def _with_axes_of(one: Diagram, other: Diagram) -> Diagram:
@@ -160,40 +146,46 @@ def prove_modules(pair: ModulePair, prove: Proving, assume: Sequence[str] = ()) 
     Raises what `prove` does: Refuted or Undecided about the programs as they were imported. Where these differ
     at other sizes than the example's only, raises Undecided; and where PyTorch gives other numbers on the example.
     """
-    theorem, notes = _proved(pair, prove, assume)
-    if pair.runs is not None:
-        try:
-            differ = _differ(*pair.runs())
-        except Exception:  # of many kinds, the user's among them: the modules were exported, which is enough
-            differ = False
-        if differ:
-            read = "; ".join(notes) or "nothing that a note speaks of"
+    try:
+        theorem, notes, restricted = _proved(pair, prove, assume)
+    except Refuted as error:
+        if pair.runs is not None and pair.runs.agree_on(error.counterexample):
             raise Undecided(
-                f"{pair.first.title} and {pair.second.title} are equal as they were imported, and PyTorch gives other "
-                f"numbers on the example: something is read otherwise than it is run (read: {read})",
-                "the results on the example",
-            )
+                f"{pair.first.title} and {pair.second.title} differ as they were imported, and PyTorch gives the same "
+                f"where they do, so that something is read otherwise than it is run: {error.message}",
+                "the results on these numbers",
+            ) from error
+        raise
+    others = not (restricted or assume or theorem.conditional)
+    if pair.runs is not None and (pair.runs.differ_on_the_example() or (others and pair.runs.differ_on_others())):
+        read = "; ".join(notes) or "nothing that a note speaks of"
+        raise Undecided(
+            f"{pair.first.title} and {pair.second.title} are equal as they were imported, and PyTorch gives other "
+            f"numbers on the example, or on others of its shapes: something is read otherwise than it is run (read: "
+            f"{read})",
+            "the results on the example",
+        )
     return theorem, notes
 
 
-def _proved(pair: ModulePair, prove: Proving, assume: Sequence[str]) -> tuple[Theorem, tuple[str, ...]]:
-    """The theorem about two modules as they were imported."""
+def _proved(pair: ModulePair, prove: Proving, assume: Sequence[str]) -> tuple[Theorem, tuple[str, ...], bool]:
+    """The theorem about two modules as they were imported, notes, and whether it leaves rows out that are masked."""
     try:
-        return prove(pair.first, pair.second, (*assume, *pair.assume)), pair.notes
+        return prove(pair.first, pair.second, (*assume, *pair.assume)), pair.notes, False
     except (Refuted, Undecided) as error:
         failure = error
-    if isinstance(failure, Refuted) and pair.single and pair.agree(random_inputs=True):
-        names = ", ".join(pair.first.input_names[k] for k in sorted(pair.single))
+    if isinstance(failure, Refuted) and pair.constants and pair.agree(random_inputs=True):
+        names = ", ".join(pair.first.input_names[k] for k in sorted(pair.constants))
         raise Undecided(
             f"{pair.first.title} and {pair.second.title} give the same with what {names} holds, and differ where it "
-            "holds other numbers: what only one of two modules has as a buffer or constant is compared as if it could "
-            "be any array. Compute it in the forward pass of both, or register it in both",
+            "holds other numbers: a buffer or constant is compared as if it could be any array. Compute it in the "
+            "forward pass of both",
             "equality for one value of a buffer",
         )
     if not pair.agree():
         raise failure
     genuine = isinstance(failure, Undecided)
-    for weaker, note in _weaker(pair):
+    for way, weaker, note in _weaker(pair):
         try:
             theorem = prove(weaker.first, weaker.second, (*assume, *weaker.assume))
         except Refuted:
@@ -201,7 +193,7 @@ def _proved(pair: ModulePair, prove: Proving, assume: Sequence[str]) -> tuple[Th
         except Undecided:
             continue
         else:
-            return theorem, (*weaker.notes, note)
+            return theorem, (*weaker.notes, note), way == "masked"
     if genuine:
         raise failure
     raise Undecided(
@@ -211,8 +203,8 @@ def _proved(pair: ModulePair, prove: Proving, assume: Sequence[str]) -> tuple[Th
     )
 
 
-def _weaker(pair: ModulePair) -> Iterator[tuple[ModulePair, str]]:
-    """Claims that say less, and how it is said."""
+def _weaker(pair: ModulePair) -> Iterator[tuple[str, ModulePair, str]]:
+    """Claims that say less, by the way that they are read, and how it is said."""
     only = f"proved at the sizes of the example only, {pair.at_the_example}"
     said = {
         "masked": "it is not about rows that are masked whole, scores that low, or softplus above its threshold",
@@ -225,4 +217,4 @@ def _weaker(pair: ModulePair) -> Iterator[tuple[ModulePair, str]]:
         weaker = pair.others[way]()
         if weaker.notes not in notes or way == "fixed":
             notes.add(weaker.notes)
-            yield weaker, note
+            yield way, weaker, note

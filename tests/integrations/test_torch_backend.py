@@ -332,3 +332,18 @@ def test_flops_of_products() -> None:
     linear = next(n for n in graph.graph.nodes if getattr(n.target, "_opname", "") == "linear")
     assert bytes_of(linear) == 4 * (2 * 3 * 5 * 4 + 6 * 4 + 2 * 3 * 5 * 6)
     assert predicted_s(graph, hardware.get("h200"), "bf16") > 3 * 2e-6
+
+
+def test_gradients_stop_where_pytorch_stops_them() -> None:
+    """Lowering a graph takes `torch.no_grad()` away: it is left as it is where that changes a gradient."""
+    layer = nn.Linear(4, 4)
+
+    def scaled(x: Any) -> Any:
+        with torch.no_grad():
+            size = layer(x).square().mean(-1, keepdim=True)
+        return torch.softmax(layer(x) / (size + 1), -1)
+
+    x = torch.randn(3, 4)
+    wanted = torch.autograd.grad(scaled(x).square().sum(), layer.weight)
+    compiled = torch.compile(scaled, backend=backend, options={**REFERENCE, "training": True})
+    torch.testing.assert_close(torch.autograd.grad(compiled(x).square().sum(), layer.weight), wanted)

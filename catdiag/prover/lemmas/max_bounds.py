@@ -30,6 +30,15 @@ class MaxLemmas(ProofTrace):
                 return self._with_bound(ctx, t, path, bound, lambda c, u, p: self.step(c, u, p, "decide"))
         return t
 
+    def attempted_bound(self, ctx: Context, t: Term, path: Path, v: Term, maximum: Term) -> Term:
+        """A comparison decided by the bound that an element of a maximum is; as it is where that does not decide it."""
+        mark = len(self.steps)
+        try:
+            return self._with_bound(ctx, t, path, _bound(v, maximum), lambda c, u, p: self.step(c, u, p, "decide"))
+        except KernelError:
+            del self.steps[mark:]
+            return t
+
     @staticmethod
     def undecided(ctx: Context, t: Term) -> bool:
         """Whether a comparison is an open one of linear expressions in elements and reductions, of which only linear

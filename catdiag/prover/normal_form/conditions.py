@@ -175,6 +175,24 @@ class Conditions(MaxLemmas):
                 t = self.part(ctx, t, path, k, lambda c, u, p: self.part(c, u, p, 1, self.normal))
                 t = self.part(ctx, t, path, k, lambda c, u, p: self.step(c, u, p, "logic"))
             return self.logic(ctx, t, path)
+        return self._instantiated(ctx, t, path)
+
+    def _instantiated(self, ctx: Context, t: Term, path: Path) -> Term:
+        """`true` for 0 < max_{i<n} [c(i)] where c, which compares indices and sizes only, is known to hold at 0, at
+        another index, or at n − 1.
+        """
+        n, body = t.args[1].args
+        c = body.args[0]
+        some = open_body(c, idx("%some"))
+        if not all(map(arithmetic, some.args if some.op == "and" else (some,))):
+            return t
+        for at in (ZERO, *map(idx, ctx.ranges), sub(n, ONE)):
+            there = open_body(c, at)
+            inside = fn("le", ZERO, at), fn("lt", at, n), *(there.args if there.op == "and" else (there,))
+            if all(self.known(ctx, a) for a in inside):
+                found = self.attempted_bound(ctx, t, path, open_body(body, at), t.args[1])
+                if found == TRUE:
+                    return found
         return t
 
     def _exists_body(self, ctx: Context, t: Term, path: Path) -> Term:

@@ -1,0 +1,197 @@
+"""Pairs of programs that a person could take for equal, or different, and that are not so in a corner."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import catdiag as cd
+
+torch = pytest.importorskip("torch")
+from catdiag.prover import Refuted, Undecided, prove  # noqa: E402
+from catdiag.testing.module_pairs import ModulePair, prove_modules  # noqa: E402
+
+F, nn = torch.nn.functional, torch.nn
+pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
+real = torch.randn
+attend = F.scaled_dot_product_attention
+Pair = tuple[Callable[..., Any], Callable[..., Any], tuple[Any, ...]]
+
+
+def verdict(first: Any, second: Any, example: tuple[Any, ...]) -> str:
+    try:
+        theorem, _ = prove_modules(ModulePair.imported(first, second, example), prove)
+    except Refuted:
+        return "refuted"
+    except Undecided:
+        return "undecided"
+    return str(theorem.verdict)
+
+
+def integers(high: int, *shape: int) -> Any:
+    return torch.randint(0, high, shape, generator=torch.Generator().manual_seed(1))
+
+
+def masked(s: Any, m: Any) -> Any:
+    return s.masked_fill(~m, -torch.inf).softmax(-1)
+
+
+def or_zero(s: Any, m: Any) -> Any:
+    return torch.where(m.any(-1, keepdim=True), masked(s, m), 0.0)
+
+
+def without_nan(s: Any, m: Any) -> Any:
+    p = masked(s, m)
+    return p.masked_fill(p.isnan(), 0.0)
+
+
+QKV, SOME = (real(1, 3, 4), real(1, 5, 4), real(1, 5, 4)), torch.ones(3, 5, dtype=torch.bool)
+TABLE, AT, WHOLE, MIXED = real(5, 3), integers(5, 4), integers(9, 4), real(4)
+REFUTED: dict[str, Pair] = {
+    "an index that counts from the end": (lambda t, i: t[i], lambda t, i: t[i.abs()], (TABLE, AT)),
+    "an index that counts from the end, clamped": (lambda t, i: t[i - 1], lambda t, i: t[(i - 1).clamp(min=0)],
+        (TABLE, AT)),
+    "two indices": (lambda t, i, j: t[i, j], lambda t, i, j: t[i.clamp(min=0), j], (TABLE, AT, integers(3, 4))),
+    "a root of 0": (lambda x: x.abs() ** (1 / 3), lambda x: torch.where(x == 0, 7.0, x.abs() ** (1 / 3)), (MIXED,)),
+    "integers of 8 bits": (lambda a: a.to(torch.int8).long(), lambda a: a, (WHOLE,)),
+    "integers beside reals": (lambda a, x: torch.stack([a, x]).long(), lambda a, x: torch.stack([a, x.round().long()]),
+        (WHOLE, WHOLE.float())),
+    "integers that are converted": (lambda a, x: torch.stack([a.float(), x]).long(),
+        lambda a, x: torch.stack([a, x.ceil().long()]), (WHOLE, WHOLE.float())),
+}  # fmt: skip
+PROVED: dict[str, Pair] = {
+    "a mask by hand": (
+        lambda q, k, v, m: masked(q @ k.mT * 0.5, m) @ v, lambda q, k, v, m: attend(q, k, v, m), (*QKV, SOME)),
+    "a causal mask given": (
+        lambda q, k, v: attend(q, k, v, torch.arange(5) <= torch.arange(3)[:, None]),
+        lambda q, k, v: attend(q, k, v, is_causal=True), QKV),
+    "a mask beside grouped queries": (
+        lambda q, k, v, m: attend(q, k, v, m, enable_gqa=True),
+        lambda q, k, v, m: attend(q, k.repeat_interleave(2, 1), v.repeat_interleave(2, 1), m),
+        (real(2, 4, 3, 5), real(2, 2, 6, 5), real(2, 2, 6, 5), torch.ones(2, 1, 3, 6, dtype=torch.bool))),
+    "integers beside reals are reals": (
+        lambda a, x: torch.cat([a, x]).long(), lambda a, x: torch.cat([a, x.long()]), (WHOLE, MIXED)),
+    "truth values": (lambda a, b: torch.maximum(a, b) ^ b, lambda a, b: a & ~b, (SOME, SOME)),
+    "a range that 8 bits hold": (
+        lambda x: x.round().clamp(-128, 127).to(torch.int8).float(), lambda x: x.round().clamp(-128, 127), (MIXED,)),
+    "a root of what is positive": (
+        lambda x: (x * x + 1) ** (1 / 3), lambda x: torch.exp(torch.log(x * x + 1) / 3), (MIXED,)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUTED)
+def test_what_differs_in_a_corner_is_refuted(name: str) -> None:
+    assert verdict(*REFUTED[name]) == "refuted"
+
+
+@pytest.mark.parametrize("name", PROVED)
+def test_what_is_equal_in_every_corner_is_proved(name: str) -> None:
+    assert verdict(*PROVED[name]) == "proved"
+
+
+def test_attention_is_a_softmax_by_hand_only_where_each_query_has_a_key() -> None:
+    given = lambda q, k, v, m: attend(q, k, v, m)  # noqa: E731
+    by_hand = lambda q, k, v, m: masked(q @ k.mT * 0.5, m) @ v  # noqa: E731
+    assert verdict(given, by_hand, (*QKV, SOME)) == "proved, on a condition"
+
+
+def test_attention_is_not_refuted_by_a_softmax_that_gives_0_where_a_query_has_no_key() -> None:
+    by_hand = lambda q, k, v, m: or_zero(q @ k.mT * 0.5, m) @ v  # noqa: E731
+    assert "proved" in verdict(by_hand, lambda q, k, v, m: attend(q, k, v, m), (*QKV, SOME))
+
+
+def test_a_module_that_looks_for_nan_is_not_refuted_by_what_has_none() -> None:
+    """Both give 0 in rows that are masked whole; what has no value here is NaN there."""
+    assert verdict(or_zero, without_nan, (real(3, 5), SOME)) == "undecided"
+
+
+class Held(nn.Module):
+    """A module with a buffer, and a function of it and the argument."""
+
+    def __init__(self, held: Any, function: Callable[[Any, Any], Any]) -> None:
+        super().__init__()
+        self.register_buffer("held", held)
+        self.function = function
+
+    def forward(self, x: Any) -> Any:
+        return self.function(self.held, x)
+
+
+def test_a_buffer_of_both_modules_is_not_any_array() -> None:
+    of_truth = torch.tensor([1.0, 0.0, 1.0, 1.0])
+    squared, once = (lambda h, x: x * h * h), (lambda h, x: x * h)
+    assert verdict(Held(of_truth, squared), Held(of_truth, once), (real(3, 4),)) == "undecided"
+    assert verdict(Held(2 * of_truth, squared), Held(2 * of_truth, once), (real(3, 4),)) == "refuted"
+
+
+class Two(nn.Module):
+    """Two linear layers, tied or not, and a function of them."""
+
+    def __init__(self, tied: bool, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.a, self.b = (nn.Linear(4, 4, bias=False) for _ in range(2))
+        if tied:
+            self.b.weight = self.a.weight
+        self.function = function
+
+    def forward(self, x: Any) -> Any:
+        return self.function(self, x)
+
+
+def test_parameters_without_numbers_are_not_one_tensor() -> None:
+    with torch.device("meta"):
+        sums, twice = Two(False, lambda m, x: m.a(x) + m.b(x)), Two(False, lambda m, x: 2 * m.a(x))
+        assert verdict(sums, twice, (real(3, 4),)) == "refuted"
+
+
+def test_tied_parameters_are_told_from_two() -> None:
+    both = lambda m, x: m.b(torch.relu(m.a(x)))  # noqa: E731
+    assert verdict(Two(True, both), Two(False, both), (real(3, 4),)) == "refuted"
+    assert verdict(Two(True, both), Two(True, both), (real(3, 4),)) == "proved"
+
+
+def test_what_is_read_otherwise_than_it_runs_is_neither_proved_nor_refuted() -> None:
+    """A program is put in the place of a module that does something else."""
+    shifted, same = (lambda x: x + (x == 0)), (lambda x: x + 0)
+    honest = ModulePair.imported(same, same, (real(4),))
+    with pytest.raises(Undecided, match="equal as they were imported"):
+        prove_modules(replace(honest, runs=replace(honest.runs, second=shifted)), prove)
+    honest = ModulePair.imported(shifted, same, (real(4),))
+    with pytest.raises(Undecided, match="differ as they were imported"):
+        prove_modules(replace(honest, runs=replace(honest.runs, first=same)), prove)
+    with pytest.raises(Refuted):
+        prove_modules(honest, prove)
+
+
+def test_rows_that_are_masked_whole_are_0_when_run() -> None:
+    arrays = [a.double() for a in QKV]
+    program = cd.from_torch(lambda q, k, v, m: attend(q, k, v, m), *arrays, SOME)
+    mask = SOME.clone()
+    mask[1] = False
+    found = program.run(*(a.numpy() for a in (*arrays, mask)))
+    np.testing.assert_allclose(found, attend(*arrays, mask).numpy())
+
+
+@pytest.mark.parametrize(
+    ("stop", "function"),
+    [
+        ("detach", lambda x: (x + (x.round() - x).detach()).sum()),
+        (r"torch.no_grad\(\)", lambda x: (x / torch.no_grad()(torch.sum)(x)).sum()),
+    ],
+)
+def test_a_stop_of_gradients_is_not_differentiated(stop: str, function: Callable[..., Any]) -> None:
+    program = cd.from_torch(function, real(4))
+    with pytest.raises(cd.errors.NotDifferentiable, match=f"gradients stop at {stop}"):
+        program.grad()
+    assert cd.from_torch(lambda x: (x * torch.tensor([1.0, 2.0]).detach()).sum(), real(2)).grad()
+
+
+def test_arithmetic_of_few_bits_is_refused() -> None:
+    with pytest.raises(cd.errors.NotImported, match="arithmetic of uint8, which wraps around"):
+        cd.from_torch(lambda a: a - 1, WHOLE.to(torch.uint8))
+    with pytest.raises(cd.errors.NotImported, match="addmv of integers"):
+        cd.from_torch(lambda a, m, v: torch.addmv(a, m, v, beta=0.5), AT, integers(3, 4, 2), integers(3, 2))
