@@ -10,7 +10,7 @@ from catdiag.frontend import elementwise
 from catdiag.frontend.indexing import gather, indexed
 from catdiag.frontend.tracing import running
 from catdiag.importers.dimensions import Dimension
-from catdiag.importers.imported_values import ArrayValue, Environment, SizeNumber
+from catdiag.importers.imported_values import ArrayValue, Environment
 from catdiag.importers.program_builder import ProgramBuilder
 from catdiag.importers.torch_calls import AtenCall, Rule, Unsupported, adding, place
 from catdiag.importers.torch_elementwise import integer
@@ -41,19 +41,16 @@ def _index(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
         if at.number is not None and at.number < 0 and not b.factors.resolve(f for d in at.dims for f in d):
             one = b.selected(table, k, int(at.number))
             return b.view(one, [*one.dims[:k], *at.dims, *one.dims[k:]])
-    given = [(k, _from_start(b, at, table.dims[k])) for k, at in given]
+    if not all(_from_start(at) for _, at in given):
+        b.notes.append(f"an array of integers that is read at is taken for one without negative ones ({b.line})")
     return _gathered(b, table, *given[0]) if len(given) == 1 else _gathered_together(b, table, given)
 
 
-def _from_start(b: ProgramBuilder, at: ArrayValue, dim: Dimension) -> ArrayValue:
-    """Integers of which negative ones count from the end of a dimension, as positions from its start."""
-    known = at.positions
-    if known is not None and min((known.offset, *known.terms.values())) >= 0:
-        return at
-    if at.number is not None and at.number >= 0:
-        return at
-    length = SizeNumber(b.length(dim), lambda env: env.size(dim))
-    return b.pointwise([at, length], lambda i, n: elementwise.where(i < 0, i + n, i), "int")
+def _from_start(at: ArrayValue) -> bool:
+    """Whether integers are known to count from the start: negative ones count from the end."""
+    if at.positions is not None:
+        return min((at.positions.offset, *at.positions.terms.values())) >= 0
+    return at.number is not None and at.number >= 0
 
 
 def _gathered_together(b: ProgramBuilder, table: ArrayValue, given: Sequence[tuple[int, ArrayValue]]) -> ArrayValue:

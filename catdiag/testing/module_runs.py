@@ -127,6 +127,7 @@ def _others(example: Sequence[Any]) -> Iterator[list[Any]]:
     yield changed(with_ties, False, lambda a: a)
     yield changed(lambda a: a if bool((a > 0).all()) else torch.zeros_like(a), True, lambda a: a)
     yield changed(lambda a: a.flip(tuple(range(a.dim()))), True, lambda a: -1 - a)
+    yield changed(lambda a: a, True, lambda a: -a)
 
 
 def _differ(one: Any, other: Any, finite: bool = False) -> bool:
