@@ -12,6 +12,8 @@ from dataclasses import dataclass, field, replace
 
 from catdiag.category.diagram import Diagram
 from catdiag.category.index_maps import Reindex
+from catdiag.category.ops import Call
+from catdiag.category.substitution import inline
 from catdiag.planner.equal_segments import EqualSegments, SegmentClass, SegmentNames
 from catdiag.planner.function_calls import called_schedules
 from catdiag.planner.graph_segments import Span, StageSequence, cheapest_cuts
@@ -19,6 +21,7 @@ from catdiag.planner.kernel_candidates import KernelTimer, PlanTarget, RooflineB
 from catdiag.planner.library_products import library_product, products_of_products, with_library
 from catdiag.planner.multi_kernel_plan import LAUNCH_S
 from catdiag.rewrite.contraction_order import Reassociation
+from catdiag.schedule.live_ranges import multiplies
 from catdiag.solvers.z3 import Z3
 from catdiag.util.errors import CatdiagError, DoesNotFit, NotFusable
 
@@ -218,6 +221,17 @@ class CutSearch:
         one = self.seconds(self.full_span) if self._whole_is_tried() else math.inf
         total, option = self.shortest_path()
         return (self.full_span,) if one <= CLOSE * total and not math.isinf(one) else option
+
+    def has_misfit_stage(self) -> bool:
+        """Whether a named box of several products fits no kernel: then no way of this row does."""
+        nodes = self.row.graph.nodes
+        for k, places in enumerate(self.row.stages):
+            inner = [
+                box for p in places if isinstance(nodes[p].box.op, Call) for box in inline(nodes[p].box.op.body).boxes
+            ]
+            if sum(map(multiplies, inner)) > 1 and isinstance(self.schedules((k, k + 1)), DoesNotFit):
+                return True
+        return False
 
     def quickest(self) -> float:
         """What the way that is taken takes."""

@@ -205,7 +205,8 @@ def searching(
     if terms := form_by_terms(diagram, sizes):
         forms.append(other(StageSequence(terms.diagram), terms))
     forms += map(other, row.reordered(MOST))
-    found = sorted((one for one in (search, *forms) if one.chosen()), key=PartitionSearch.rank_seconds)
+    tried = [] if search.has_misfit_stage() else [search]  # a layer as a named box, say
+    found = sorted((one for one in (*tried, *forms) if one.chosen()), key=PartitionSearch.rank_seconds)
     for better, worse in pairwise(found):
         better.otherwise = worse
     if found:
