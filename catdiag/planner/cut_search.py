@@ -226,9 +226,8 @@ class CutSearch:
         """Whether a named box of several products fits no kernel: then no way of this row does."""
         nodes = self.row.graph.nodes
         for k, places in enumerate(self.row.stages):
-            inner = [
-                box for p in places if isinstance(nodes[p].box.op, Call) for box in inline(nodes[p].box.op.body).boxes
-            ]
+            calls = [op for p in places if isinstance(op := nodes[p].box.op, Call)]
+            inner = [box for op in calls for box in inline(op.body).boxes]
             if sum(map(multiplies, inner)) > 1 and isinstance(self.schedules((k, k + 1)), DoesNotFit):
                 return True
         return False
