@@ -2,8 +2,7 @@
 
 An operator that is differentiated runs the forward pass of a program, which gives its results and what it saves; its
 backward pass is another operator (`catdiag.rewrite.differentiate.forward_and_backward`). Autograd knows one formula for
-it, registered with `torch.library.register_autograd`, so that it works under `torch.compile` too. Where nothing traces,
-the same formula runs without torch's dispatcher: the operator is not called then.
+it, registered with `torch.library.register_autograd`, so that it works under `torch.compile` too.
 """
 
 from __future__ import annotations
@@ -76,51 +75,6 @@ def register_backward(name: str, passes: ForwardAndBackward, backward: Callable[
         return formula.pulled(ctx, cotangents, backward)
 
     torch.library.register_autograd(name, pulled, setup_context=save, lib=library)
-
-
-def eager_function(
-    passes: ForwardAndBackward, forward: Callable[..., Any], backward: Callable[..., Any], operator: Callable[..., Any]
-) -> Callable[..., Any]:
-    """The results of a forward pass, differentiated as the operator of `register_backward` is, for plain tensors where
-    nothing traces: `forward` and `backward` run the passes without torch's dispatcher, which takes longer than both.
-
-    `operator` is that of the backward pass. It runs where the gradient is to be differentiated, which it refuses.
-    """
-    torch = needed("torch", "differentiating a kernel")
-    formula, count = BackwardFormula(passes), passes.results
-    constant = [k for k in range(count) if k not in passes.of]
-
-    class Passes(torch.autograd.Function):  # type: ignore[misc, name-defined]
-        """Both passes."""
-
-        @staticmethod
-        def forward(ctx: Any, *inputs: Any) -> Any:
-            """Runs the forward pass, and keeps what the backward pass reads."""
-            made = forward(*inputs)
-            outputs = made if isinstance(made, tuple) else (made,)
-            formula.save(ctx, inputs, outputs)
-            if constant:
-                ctx.mark_non_differentiable(*[outputs[k] for k in constant])
-            return outputs[0] if count == 1 else outputs[:count]
-
-        @staticmethod
-        def backward(ctx: Any, *cotangents: Any) -> tuple[Any, ...]:
-            """Runs the backward pass."""
-            return formula.pulled(ctx, cotangents, operator if torch.is_grad_enabled() else backward)
-
-    return Passes.apply  # type: ignore[no-any-return]
-
-
-def is_plain(tensors: Sequence[Any]) -> bool:
-    """Whether tensors are torch's own, and nothing traces, transforms or overrides what is called on them."""
-    import torch
-
-    kinds = (torch.Tensor, torch.nn.Parameter)
-    return (
-        all(type(t) in kinds for t in tensors)
-        and not torch._C._len_torch_dispatch_stack()
-        and torch._C._functorch.peek_interpreter_stack() is None
-    )
 
 
 def register_no_backward(name: str, argument: str, library: Any) -> None:

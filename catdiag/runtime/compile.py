@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from catdiag.category.diagram import Diagram, HasDiagram, diagram_of
 from catdiag.category.types import INTEGER_BYTES, size_value
 from catdiag.execute.size_inference import sizes_from_shapes, solve
-from catdiag.runtime.autograd import eager_function, is_plain, without_gradient
+from catdiag.runtime.autograd import without_gradient
 from catdiag.runtime.cuda_graph import GraphedLaunch
 from catdiag.runtime.dlpack import is_jax_array, on_tensors
 from catdiag.runtime.machine_code import binaries, launches
@@ -60,11 +60,6 @@ class TrainingKernels:
     def op(self) -> Any:
         """The forward pass as an operator of torch, of which autograd knows the backward pass."""
         return register(self.forward, self.passes, self.backward.op)
-
-    @cached_property
-    def function(self) -> Callable[..., Any]:
-        """The results of the forward pass, differentiated by autograd, for plain tensors where nothing traces."""
-        return eager_function(self.passes, self.forward.execute, self.backward.execute, self.backward.op)
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,12 +199,8 @@ class CompiledKernel:
             found = getattr(getattr(torch.ops, NAMESPACE), self._operator_name(wrt))(*arrays)
         else:
             values = self._with_numbers(arrays)
-            if wrt not in self._functions:
-                self._operator_by(wrt)
-            if is_plain([a for a in values if not isinstance(a, (int, float))]):
-                return self._functions[wrt](*values)
             try:  # the operator checks what it is given
-                found = self._operators[wrt](*values)
+                found = self._operator_by(wrt)(*values)
             except (TypeError, RuntimeError):
                 self._checked(arrays)  # says what is wrong in the words of the program, where that is an argument
                 raise
@@ -231,25 +222,21 @@ class CompiledKernel:
 
     def _operator_by(self, wrt: tuple[int, ...]) -> Any:
         """The operator that is differentiated by some inputs. Raises CatdiagError where the kernel has no gradient."""
+        if wrt in self._operators:
+            return self._operators[wrt]
         for k in wrt:
             argument = self.code.inputs[k] if k < len(self.code.inputs) else None
             if argument is None:
                 raise CatdiagError(f"argument {k + 1} requires a gradient: expected {len(self.code.inputs)} arguments")
             if self.gradient is None or not argument.ty.axes:
                 raise CatdiagError(without_gradient(argument.name, []))
-        if wrt not in self._operators and self.gradient is not None:
-            made = self.gradient(wrt)
-            self._operators[wrt], self._functions[wrt] = made.op, made.function
+        if self.gradient is not None:
+            self._operators[wrt] = self.gradient(wrt).op
         return self._operators[wrt]
 
     @cached_property
     def _operators(self) -> dict[tuple[int, ...], Any]:
         """The operators that are differentiated, by the numbers of the inputs."""
-        return {}
-
-    @cached_property
-    def _functions(self) -> dict[tuple[int, ...], Callable[..., Any]]:
-        """What runs in place of these operators where nothing traces."""
         return {}
 
     def _run(self, values: Sequence[Any], device: Any, options: dict[str, Any]) -> Any:
