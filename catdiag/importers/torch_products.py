@@ -132,7 +132,10 @@ def _attention(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     weights = b.emit(full.dims, full.axes, lambda env: softmax_over(env[full], env.of(rows)))
     made = _product(b, weights, value, "qk", "kd", "qd")
     if mask is not None and mask.element in ("bool", "extended") and mask.number is None:
-        made = _zero_where_none(b, made, full)
+        b.notes.append(
+            f"rows of scaled_dot_product_attention that are masked whole, which PyTorch gives as 0, have no value "
+            f"({b.line or 'no line'})"
+        )
     if len(query.dims) - 3 != heads:
         made = b.view(made, [*made.dims[:heads], (*made.dims[heads], *made.dims[heads + 1]), *made.dims[heads + 2 :]])
     return made
@@ -153,12 +156,6 @@ def _grouped(
 
     key, value = (b.view(v, [*v.dims[: heads + 1], (), *v.dims[heads + 1 :]]) for v in (key, value))
     return split(query), key, value, mask if mask is None or len(mask.dims) < 3 else split(mask)
-
-
-def _zero_where_none(b: ProgramBuilder, made: ArrayValue, scores: ArrayValue) -> ArrayValue:
-    """Attention where a mask leaves some key to a query, and 0 elsewhere, as PyTorch has it."""
-    top = b.reduced(scores, [len(scores.dims) - 1], True, frontend.max)
-    return b.pointwise([top, made], lambda t, a: elementwise.where(t > -math.inf, a, 0))
 
 
 def _scaled(b: ProgramBuilder, scores: ArrayValue, depth: Dimension) -> ArrayValue:
