@@ -19,8 +19,8 @@ class GraphWriter:
     >>> x = ArrayType(())
     >>> writer = GraphWriter([x, x])
     >>> total = writer.map("add", 0, 1)
-    >>> writer.map("exp", total), writer.graph([total]).boxes[-1].name
-    (3, 'add')
+    >>> writer.map("exp", total), writer.graph([total]).nodes[-1].box.name
+    (3, 'exp')
     """
 
     def __init__(self, dom: Iterable[ArrayType], shared: bool = False) -> None:

@@ -178,14 +178,14 @@ def clip(a: Operand, low: Operand | None = None, high: Operand | None = None) ->
     5
     """
     result: Any = a
-    if low is not None:  # of arrays that are equal the maximum shares its derivative
-        result = where(_scalar("lt", None, a, low), low, a) if isinstance(low, Traced) else maximum(low, a)
-    if high is not None:
-        result = (
-            where(_scalar("lt", None, high, result), high, result)
-            if isinstance(high, Traced)
-            else minimum(high, result)
-        )
+    # Of arrays that are equal the maximum shares its derivative, which integers have not.
+    real = isinstance(a, Traced) and a.type.element != "int"
+    for name, bound, nearest in (("low", low, maximum), ("high", high, minimum)):
+        if bound is not None and real and isinstance(bound, Traced):
+            pair = (result, bound) if name == "low" else (bound, result)
+            result = where(_scalar("lt", None, *pair), bound, result)
+        elif bound is not None:
+            result = nearest(bound, result)
     if isinstance(a, Traced) and isinstance(result, Traced):  # as other functions do, the axes of `a` first
         return running().rename(result, {}, union([a.type, result.type]))
     return result

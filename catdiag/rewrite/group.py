@@ -77,7 +77,10 @@ def find(diagram: Diagram, axes: Sequence[str], accumulate: bool = False) -> Dia
     NotGroupable, naming the box, its line and the reason; AxisError for an axis that is unknown or named twice.
     """
     require(all(isinstance(name, str) for name in axes), "axes", axes, "names, such as 'q' or 'r q'")
-    made, reshapes = without_final_reshapes(inline(diagram))
+    flat = inline(diagram)
+    made, reshapes = without_final_reshapes(flat)
+    if not set(axes) <= _axes(made).keys():  # only the results have them: the boxes that reshape are named
+        made, reshapes = flat, [[] for _ in flat.cod]
     return with_final_reshapes(_grouped(_checked(made, axes, accumulate)), reshapes)
 
 

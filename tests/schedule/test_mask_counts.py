@@ -214,8 +214,10 @@ def test_plans_count_exactly():
         backend="ideal",
     )
     causal = fit(skipping("causal_attention"), "H100", size(16384), backend="ideal")
-    assert causal.imbalance_s > 0 and "longest" in str(causal)
     assert whole.time_s / 2 < causal.time_s < whole.time_s
+    # With a group for each core at most, the longest is waited for.
+    few = fit(skipping("causal_attention"), "H100", size(2048), backend="ideal")
+    assert few.imbalance_s > 0 and "longest" in str(few)
 
 
 @pytest.mark.parametrize("heads", [1, pytest.param(2, marks=pytest.mark.slow), 16])
@@ -224,8 +226,8 @@ def test_a_kernel_that_skips_blocks_is_not_predicted_to_take_longer(heads):
     every = cd.library.get("causal_attention").weave("h").stream("x").group("h q")
     sizes = {"h": heads, **size(8192)}
     whole, causal = every.plan("H200", sizes), every.skip("x").plan("H200", sizes)
-    assert causal.imbalance_s > 0
     assert causal.time_s <= whole.time_s
+    assert (causal.imbalance_s > 0) == (heads == 1), "the longest groups begin first"
     if heads == 16:
         assert causal.time_s < 0.7 * whole.time_s
 

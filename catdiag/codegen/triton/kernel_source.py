@@ -145,8 +145,8 @@ def _longest_first(
     pid, rows, beside, first, width = (Name(f"pid{of}") for of in ("", "_tiles", "_beside", "_first", "_width"))
     waves = call(f"{tl}.cdiv", others, call(f"{tl}.maximum", held, Number(1)))
     together = Parens(joined(beside, "*", rows))
-    turn = BinaryOperation(pid, "%", together)
-    place = joined(joined(rows, "-", Number(1)), "-", BinaryOperation(turn, "//", width))
+    among = BinaryOperation(pid, "%", together)
+    place = joined(joined(rows, "-", Number(1)), "-", BinaryOperation(among, "//", width))
     return [
         Assign((rows,), count),
         Assign((beside,), call(f"{tl}.cdiv", others, waves), note="programs whose loads the L2 holds"),
@@ -158,7 +158,7 @@ def _longest_first(
             note="the longest loops first",
             beside=True,
         ),
-        Assign((pid,), joined(first, "+", BinaryOperation(turn, "%", width))),
+        Assign((pid,), joined(first, "+", BinaryOperation(among, "%", width))),
     ]
 
 
