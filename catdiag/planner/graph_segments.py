@@ -149,6 +149,7 @@ class StageSequence:
             if found:
                 self._last[w] = max(found)
         self._segments: dict[Span, Segment] = {}
+        self._types: dict[str | frozenset[tuple[str, str]], dict[str, str]] = {}
         self._crossing: dict[int, tuple[int, ...]] = {}
         self.names = self._names()
 
@@ -317,7 +318,7 @@ class StageSequence:
         for name, w in zip(output_names(self.diagram), self.graph.outputs, strict=True):
             ends.setdefault(self.root[w], name)
 
-        types, rest = element_types(self.diagram, dtype), rest_type(dtype)
+        types, rest = self._types_of_all(dtype), rest_type(dtype)
 
         def kind(w: int) -> str:
             w = self.root[w]
@@ -335,6 +336,13 @@ class StageSequence:
             return dtype if set(found.values()) <= {dtype} else found
         others = zip(segment.diagram.input_names, segment.reads, strict=True)
         return found | {n: dtype[n] for n, w in others if self.types[w].element in STORED and n in dtype}
+
+    def _types_of_all(self, dtype: str | Mapping[str, str]) -> dict[str, str]:
+        """The types of the inputs and results of the whole."""
+        key = dtype if isinstance(dtype, str) else frozenset(dtype.items())
+        if key not in self._types:
+            self._types[key] = element_types(self.diagram, dtype)
+        return self._types[key]
 
     def composed(self, parts: Iterable[tuple[Span, Diagram]]) -> tuple[Diagram, dict[int, int]]:
         """The whole diagram with each segment replaced by a diagram of its type, run as a kernel of its own; and its

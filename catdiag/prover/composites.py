@@ -130,6 +130,7 @@ def certify_through(
     inputs = list(zip(left.input_names, left.dom, strict=True))
     last = tuple(zip(*(graph.outputs for graph in graphs), strict=True))
     number = {(w, w): w for w in range(len(inputs))}
+    proved = {_canonical(t.certificate["statement"])[0]: t for t in reversed(theorems)}
     parts: list[PartEquation] = []
     for stage in (*stages, last):
         fresh = [pair for pair in dict.fromkeys(stage) if pair not in number]
@@ -144,7 +145,7 @@ def certify_through(
             for k, graph in enumerate(graphs)
         )
         statement = statement_of(one, two)
-        theorem = next((t for t in theorems if _alike(t.certificate["statement"], statement)), None)
+        theorem = proved.get(_canonical(statement)[0])
         parts.append(PartEquation(one, two, tuple(number[pair] for pair in reads), theorem=theorem))
         count = len(number)
         number.update((pair, count + n) for n, pair in enumerate(fresh))

@@ -175,6 +175,7 @@ class _Expansion(DeferredScaling):
         self.multiplied: set[int] = set()
         self.floors: list[Box] = []
         self.refusals: list[tuple[Box, str]] = []
+        self._grown: dict[int, frozenset[str]] = {}
 
     def diagram(self) -> Diagram:
         """The diagram that is built."""
@@ -315,10 +316,26 @@ class _Expansion(DeferredScaling):
             node = self.graph.node(w)
             if node is None or not axes & set(self.graph.names(w)) or self._opens(node.box, []):
                 continue
-            makers = [self.graph.node(v) for v in self.graph.cone(node.inputs)]
-            if any(n is not None and axes & set(n.box.cod[0].names) and _grows(n.box, None) for n in makers):
+            if any(axes & self._grown_axes(v) for v in node.inputs):
                 return NotSeparable(node.box, "it is no sum, difference, product or quotient of its inputs")
         return None
+
+    def _grown_axes(self, wire: int) -> frozenset[str]:
+        """The axes of all arrays above a wire, and its own, that are larger than each operand of the box that makes
+        them."""
+        known, todo = self._grown, [wire]
+        while todo:
+            w = todo[-1]
+            node = self.graph.node(w)
+            missing = [] if node is None or w in known else [v for v in node.inputs if v not in known]
+            if missing:
+                todo.extend(missing)
+                continue
+            todo.pop()
+            if w not in known:
+                own = node.box.cod[0].names if node is not None and _grows(node.box, None) else ()
+                known[w] = frozenset(own).union(*(known[v] for v in (() if node is None else node.inputs)))
+        return known[wire]
 
     # -- forms --------------------------------------------------------------------------------------------------
 

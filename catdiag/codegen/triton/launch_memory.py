@@ -99,13 +99,15 @@ class LaunchMemory:
         """For each buffer that may be an earlier one of the same shape and type, the first one in its place."""
         found: dict[StoredArray, StoredArray] = {}
         plain = [b for b in self.buffers if not b.result and not b.parts and b.array not in self.merged_buffers]
-        for made in plain:
-            for read in plain:
+        kinds = [(b.dtype, self._as_stored(b.array), b.array in self.boxed) for b in plain]
+        alike: dict[object, list[OutputBuffer]] = {}
+        for b, kind in zip(plain, kinds, strict=True):
+            alike.setdefault(kind, []).append(b)
+        for made, kind in zip(plain, kinds, strict=True):
+            for read in alike[kind]:
                 if (
                     read.array not in found.values()
                     and read is not made
-                    and (read.dtype, self._as_stored(read.array)) == (made.dtype, self._as_stored(made.array))
-                    and (read.array in self.boxed) == (made.array in self.boxed)
                     and any(made.array in k.writes and read.array in k.reads for k in self.steps)
                     and self.shared_by(made.array, read.array) == "all"
                 ):
