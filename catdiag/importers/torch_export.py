@@ -119,8 +119,8 @@ def from_torch_pair(
     other.read()
     same_results(one, other)
     found = one.named({})
-    held = {name for name in (*one.contents, *other.contents) if not is_statistic(name)}
-    constants = {k for k, source in enumerate(one.sources) if source in held}
+    stored = {name for name in (*one.contents, *other.contents) if not is_statistic(name)}
+    constants = {k for k, source in enumerate(one.sources) if source in stored}
     built = [reader.built(found, merged_results=False) for reader in (one, other)]
     return Imported(built[0].diagram, replace(built[0].example, constants=frozenset(constants))), built[1]
 

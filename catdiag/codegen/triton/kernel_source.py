@@ -93,9 +93,9 @@ def grid(kernel: KernelSpec, tl: str) -> list[PythonStatement]:
         if len(where) > 2:
             found.append(Assign((pid,), BinaryOperation(pid, "//", Parens(joined(columns, "*", rows)))))
         where = where[:-2]
-    held = _held_together(kernel)
-    if held is not None:
-        found += _longest_first(kernel, where[0], [count for count, _ in where[1:]], held, tl)
+    resident = _programs_in_l2(kernel)
+    if resident is not None:
+        found += _longest_first(kernel, where[0], [count for count, _ in where[1:]], resident, tl)
         where = where[1:]
     for n, (count, own) in enumerate(reversed(where)):
         last = n == len(where) - 1
@@ -111,7 +111,7 @@ def grid(kernel: KernelSpec, tl: str) -> list[PythonStatement]:
     return found
 
 
-def _held_together(kernel: KernelSpec) -> PythonExpression | None:
+def _programs_in_l2(kernel: KernelSpec) -> PythonExpression | None:
     """For how many programs of the tile whose loops are longest the L2 holds all that they stream; 0 if for none. None
     where loops are not longer, the further a tile is, or where the grid has other tiles of several entries."""
     single, own = kernel.single, [s.symbol for s in kernel.spans]
@@ -125,16 +125,16 @@ def _held_together(kernel: KernelSpec) -> PythonExpression | None:
         return None
     entries = joined_all("+", [joined_all("*", [sized(a.size, kernel.sizes) for a in each]) for each in axes])
     sharing = [s for s in single if all(s.axis not in array.ty.names for array in arrays)]
-    held: PythonExpression = BinaryOperation(Number(_CACHED), "//", sized(loop.size, kernel.sizes))
-    held = joined_all("*", [held, *(sized(s.size, kernel.sizes) for s in sharing)])
-    return BinaryOperation(held, "//", Parens(entries))
+    resident: PythonExpression = BinaryOperation(Number(_CACHED), "//", sized(loop.size, kernel.sizes))
+    resident = joined_all("*", [resident, *(sized(s.size, kernel.sizes) for s in sharing)])
+    return BinaryOperation(resident, "//", Parens(entries))
 
 
 def _longest_first(
     kernel: KernelSpec,
     tiles: tuple[PythonExpression, LoopSpan | None],
     counts: Sequence[PythonExpression],
-    held: PythonExpression,
+    resident: PythonExpression,
     tl: str,
 ) -> list[PythonStatement]:
     """The statements that compute the tile whose loops are longest first, and what is left of the program id, which
@@ -143,7 +143,7 @@ def _longest_first(
     (count, span), others = tiles, joined_all("*", counts)
     assert span is not None
     pid, rows, beside, first, width = (Name(f"pid{of}") for of in ("", "_tiles", "_beside", "_first", "_width"))
-    waves = call(f"{tl}.cdiv", others, call(f"{tl}.maximum", held, Number(1)))
+    waves = call(f"{tl}.cdiv", others, call(f"{tl}.maximum", resident, Number(1)))
     together = Parens(joined(beside, "*", rows))
     among = BinaryOperation(pid, "%", together)
     place = joined(joined(rows, "-", Number(1)), "-", BinaryOperation(among, "//", width))
