@@ -12,7 +12,7 @@ from typing import Any
 
 from catdiag.frontend.signature import axis_names
 from catdiag.importers.dimensions import AxisNames, NotAligned
-from catdiag.importers.example import Example, Imported, NotImported
+from catdiag.importers.example import Example, Imported, NotImported, Original
 from catdiag.importers.imported_values import ArrayValue
 from catdiag.importers.opaque_boxes import OnArrays, opaque
 from catdiag.importers.program_builder import ProgramBuilder
@@ -92,6 +92,10 @@ class GraphReader:
             made = [self.builder.input(f"unknown_{len(self.builder.inputs)}", s, call.element) for s in call.shapes]
             return made[0] if len(made) == 1 else tuple(made)
 
+    def original(self) -> Original | None:
+        """What was imported, as its own library runs it; None where that is not known."""
+        return None
+
     def refused(self) -> NotImported:
         """The error that lists all that is not known."""
         known = "\n  ".join(dict.fromkeys(self.unknown))
@@ -130,6 +134,7 @@ class GraphReader:
         example = Example(
             tuple(arrays), names.example(), tuple(notes), tuple(sources), dict(self.builder.functions),
             assume=tuple(dict.fromkeys(f"{size} >= {n}" for size, n in sizes if isinstance(size, str) and n > 1)),
+            original=self.original(),
         )  # fmt: skip
         return Imported(diagram, example)
 

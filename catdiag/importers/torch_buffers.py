@@ -30,26 +30,28 @@ def is_statistic(name: str) -> bool:
 def parametrized(torch: Any, first: Any, second: Any, parameters: FromParameters) -> Any:
     """The first module with the second one's tensors for parameters, from which its own are computed."""
 
+    buffers = {name for name, _ in first.named_buffers() if not is_statistic(name)}
+    theirs = _tensors(second)
+    matched = [n for n, a in _tensors(first).items() if n in theirs and theirs[n].shape == a.shape and n not in buffers]
+
     class Parametrized(torch.nn.Module):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
             setattr(self, OTHER, second)
 
         def forward(self, *arrays: Any, **named: Any) -> Any:
-            tensors, own = (
-                {**dict(m.named_parameters(remove_duplicate=False)), **dict(m.named_buffers(remove_duplicate=False))}
-                for m in (second, first)
-            )
-            buffers = {name for name, _ in first.named_buffers() if not is_statistic(name)}
-            shared = {
-                name: tensors[name]
-                for name, a in own.items()
-                if name in tensors and tensors[name].shape == a.shape and name not in buffers
-            }
+            tensors = _tensors(second)
+            shared = {name: tensors[name] for name in matched}
             return torch.func.functional_call(first, {**shared, **parameters(tensors)}, arrays, named)
 
     Parametrized.__name__ = type(first).__name__
     return Parametrized()
+
+
+def _tensors(module: Any) -> dict[str, Any]:
+    """The parameters and buffers of a module, each under all of its names."""
+    parameters = module.named_parameters(remove_duplicate=False)
+    return {**dict(parameters), **dict(module.named_buffers(remove_duplicate=False))}
 
 
 def of_positions(b: ProgramBuilder, name: str, tensor: Any, element: str) -> ArrayValue | None:

@@ -21,7 +21,7 @@ from typing import Any
 from catdiag.frontend import elementwise
 from catdiag.importers.aten_rules import RULES
 from catdiag.importers.dimensions import Factors
-from catdiag.importers.example import Imported
+from catdiag.importers.example import Imported, Original
 from catdiag.importers.graph_reader import GraphReader, same_results
 from catdiag.importers.imported_values import ArrayValue, Environment, Operand, SizeNumber
 from catdiag.importers.opaque_boxes import with_arrays
@@ -33,6 +33,7 @@ from catdiag.importers.torch_decompositions import operation_name
 from catdiag.importers.torch_elementwise import WRAPPED
 from catdiag.importers.torch_graph import STOPS, exported_graph, imported_torch, title_of_module
 from catdiag.importers.torch_products import marks_ignored
+from catdiag.importers.torch_runs import TorchRun
 from catdiag.importers.torch_symbols import TorchLengths, bound_arguments, dimension_names
 from catdiag.util.errors import PACKAGE
 
@@ -70,6 +71,7 @@ def from_torch(
     exported = exported_graph(module, torch, example, kwargs, dynamic, _KNOWN)
     builder = ProgramBuilder(title_of_module(module, torch), ignores_targets=marks_ignored(exported))
     reader = _ExportReader(builder, exported, allow_opaque=allow_opaque)
+    reader.call = module, example, kwargs
     reader.spelled, reader.training = _parameter_names(module), bool(getattr(module, "training", False))
     with suppress(TypeError, ValueError):
         given = bound_arguments(getattr(module, "forward", module), example, kwargs)
@@ -113,9 +115,11 @@ def from_torch_pair(
     ways["ignores_targets"] = any(map(marks_ignored, programs))
     mine = ProgramBuilder(title_of_module(first, torch), Factors(all_fixed=fix_sizes), **ways)
     one = _ExportReader(mine, programs[0])
+    one.call = first, example, kwargs or {}
     one.read()
     shared = ProgramBuilder(title_of_module(second, torch), mine.factors, mine.values, mine.inputs, **ways)
     other = _ExportReader(shared, programs[1], one)
+    other.call = second, example, kwargs or {}
     other.read()
     same_results(one, other)
     found = one.named({})
@@ -147,7 +151,11 @@ class _ExportReader(GraphReader):
         self.beside = beside
         self.contents: dict[str, tuple[Any, ...]] = {}
         """What buffers and constants hold, by where they are read from."""
+        self.call: tuple[Any, Sequence[Any], Mapping[str, Any]] | None = None
+        """The module, and the arguments of the example."""
         self._tied: dict[Any, ArrayValue] = {}
+        self._places: dict[ArrayValue, list[int | str]] = {}
+        """What of the module an input is: a position, or names of tensors."""
         self._read: dict[ArrayValue, Any] = {}
         self._passed = 0
         self.lengths = TorchLengths(builder.factors)
@@ -188,6 +196,7 @@ class _ExportReader(GraphReader):
         key = None if state is None else _identity(state)
         if key is not None and key in self._tied:
             self.values[node] = self._tied[key]
+            self._places[self._tied[key]].append(spec.target)
             return
         if spec.kind.name == "CONSTANT_TENSOR" and state is not None and _is_known(state) and state.numel() <= 1:
             number = self._given(state.item()) if state.numel() else 0  # an empty one, as caches begin
@@ -217,13 +226,28 @@ class _ExportReader(GraphReader):
         if value.is_complex():  # pairs of real numbers
             pairs = torch.view_as_real(array.detach().resolve_conj())
             made = self.argument(source, target, [*lengths, 2], "real", pairs, [*hints, ""])
+            self._places.setdefault(made, []).append(source if isinstance(source, int) else spec.target)
             self.values[node] = of_pairs(self.builder, made)
             return
         made = self.argument(source, target, lengths, _element(value.dtype), array, hints)
+        self._places.setdefault(made, []).append(source if isinstance(source, int) else spec.target)
         self.values[node] = made
         if key is not None:
             self._tied[key], self._read[made] = made, key
             self.shared.update(dict.fromkeys(tied, made))
+
+    def original(self) -> Original | None:
+        """The module as PyTorch runs it."""
+        if self.call is None:
+            return None
+        module, arguments, kwargs = self.call
+        torch = import_module("torch")
+        called = module.module() if isinstance(module, torch.export.ExportedProgram) else module
+        return TorchRun(called, arguments, kwargs, self.arrays, [self._place(v) for _, v in self.builder.inputs])
+
+    def _place(self, value: ArrayValue) -> int | tuple[str, ...]:
+        found = self._places.get(value, [])
+        return found[0] if found and isinstance(found[0], int) else tuple(map(str, found))
 
     def _is_free(self, name: str, key: Any) -> bool:
         """Whether no other tensor of this program is the input that the other program has under a name."""

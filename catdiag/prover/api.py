@@ -22,6 +22,7 @@ from catdiag.kernel.terms import KernelError, Term
 from catdiag.prover.assumptions import AssumptionError
 from catdiag.prover.certification import Subject, certify, parse_assumption, statement_of
 from catdiag.prover.interface_comparison import require_one_type
+from catdiag.prover.original_programs import OriginalPrograms
 from catdiag.prover.outcomes import Interrupted, Refuted, Theorem, Undecided
 from catdiag.solvers.child_process import SolverInterrupted
 from catdiag.solvers.z3 import borrowed
@@ -78,6 +79,9 @@ def prove(f: Subject, g: Subject, assume: Sequence[str] = (), limit: float | Non
     inputs, such as `"A > 0"`, `"all(M)"` or `"sorted(offsets)"`. The search is bounded by an amount of work that is the
     same on every machine. `limit` is an additional time limit in seconds (None: no limit).
 
+    Two programs that were imported from PyTorch are run by it, too: where it says otherwise than the proof or the
+    counterexample, they are undecided, and `.notes` of the theorem say how they were read.
+
     Raises Refuted with exact numbers, Undecided with the goal where the proof stopped, Interrupted when the time is up
     (which is no verdict), TypeMismatch for different types, AssumptionError for assumptions that do not parse or that
     no sizes meet, SizeError for a limit that is not positive.
@@ -88,8 +92,10 @@ def prove(f: Subject, g: Subject, assume: Sequence[str] = (), limit: float | Non
     >>> cd.prove(f, g).conditional
     False
     """
+    originals = OriginalPrograms.of(f, g)
     with borrowed() as ask:
-        return prove_with(ask, f, g, assume, limit)
+        prover = partial(prove_with, ask, f, g, assume, limit)
+        return prover() if originals is None else originals.confirmed(prover, bool(assume))
 
 
 def prove_with(ask: Ask, f: Subject, g: Subject, assume: Sequence[str] = (), limit: float | None = None) -> Theorem:

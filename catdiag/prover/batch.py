@@ -26,6 +26,7 @@ from catdiag.prover.api import (
 from catdiag.prover.assumptions import AssumptionError
 from catdiag.prover.certification import Subject
 from catdiag.prover.congruence import has_generators
+from catdiag.prover.original_programs import OriginalPrograms
 from catdiag.prover.outcomes import Interrupted, NotAProof, Refuted, Theorem, Undecided, plain
 from catdiag.solvers.child_process import checking
 from catdiag.solvers.z3 import Z3
@@ -79,7 +80,8 @@ def prove_all(
         for done, goal in enumerate(goals, 1):
             found = Failed((), "kept here") if executor is None or goal.by_congruence else next(coming)
             # A worker that failed gives no answer: the search is made here instead.
-            outcomes.append(goal.here(ask, limit) if isinstance(found, Failed) else goal.believed(ask, found, limit))
+            outcome = goal.here(ask, limit) if isinstance(found, Failed) else goal.believed(ask, found, limit)
+            outcomes.append(goal.confirmed(outcome))
             if progress is not None:
                 progress(done, len(goals))
         return outcomes
@@ -89,11 +91,27 @@ class _Goal:
     """An equation to be proved: its statement, made in this process, and its title."""
 
     def __init__(self, f: Subject, g: Subject, assume: Sequence[str] = ()) -> None:
+        self.originals = OriginalPrograms.of(f, g)
         f, g = given_sides(f, g, assume)
         self.f, self.g, self.assume, self.title = f, g, assume, title_of(f, g)
         # With uninterpreted boxes the cuts are found during the proof, so that there is no statement in advance.
         self.by_congruence = has_generators(f) or has_generators(g)
         self.statement = {} if self.by_congruence else statement_of(f, g, assume)
+
+    def confirmed(self, outcome: Outcome) -> Outcome:
+        """The outcome, unless two imported programs run otherwise."""
+        if self.originals is None:
+            return outcome
+
+        def again() -> Theorem:
+            if isinstance(outcome, Theorem):
+                return outcome
+            raise outcome
+
+        try:
+            return self.originals.confirmed(again, bool(self.assume))
+        except (Refuted, Undecided, Interrupted) as found:
+            return found
 
     def task(self, limit: float | None) -> tuple[Any, ...]:
         """The arguments of a worker's task."""

@@ -72,7 +72,8 @@ class Theorem(AsHTML):
     hypothesis. `.conditions` is what the right side needs beyond that; empty unless `.conditional`. `.witness` is an
     input that meets all hypotheses, `.vacuous` says whether there is none. `.axioms` are the axioms used, `.trivial`
     says whether both sides are one term, `.seconds` is the time of the check, `.certificate` the proof. `.taken` says
-    in words which arrays the certificate takes as further inputs (see `catdiag.prover.congruence`).
+    in words which arrays the certificate takes as further inputs (see `catdiag.prover.congruence`), `.notes` how
+    imported programs were read, and where their library gives other numbers.
 
     >>> import catdiag as cd
     >>> theorem = cd.prove(cd.algorithm("x")(lambda A: A + A), cd.algorithm("x")(lambda A: 2 * A))
@@ -84,6 +85,7 @@ class Theorem(AsHTML):
     certificate: dict[str, Any] = field(repr=False)
     seconds: float = 0.0
     taken: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def statement(self) -> str:
@@ -145,7 +147,7 @@ class Theorem(AsHTML):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickles the certificate only: it is checked again when it is unpickled."""
-        return checked_again, (self.certificate, self.seconds, self.taken)
+        return checked_again, (self.certificate, self.seconds, self.taken, self.notes)
 
     def __copy__(self) -> Theorem:
         """Itself: a theorem is immutable."""
@@ -169,21 +171,25 @@ class Theorem(AsHTML):
     def __str__(self) -> str:
         lines = [str(self.checked), *(f"  where {text}" for text in self.taken[:_SHOWN])]
         more = len(self.taken) - _SHOWN
-        return "\n".join(lines + ([f"  and likewise for {more} more"] if more > 0 else []))
+        lines += [f"  and likewise for {more} more"] if more > 0 else []
+        return "\n".join([*lines, *(f"  note: {note}" for note in self.notes)])
 
 
 class NotAProof(CatdiagError):
     """A proof or counterexample from another process that is wrong."""
 
 
-def checked_again(certificate: Any, seconds: float = 0.0, taken: Sequence[str] = ()) -> Theorem:
+def checked_again(
+    certificate: Any, seconds: float = 0.0, taken: Sequence[str] = (), notes: Sequence[str] = ()
+) -> Theorem:
     """The theorem of a certificate from another process, checked here: how a pickled theorem is read.
     Raises NotAProof.
     """
     data = plain(certificate)
     try:
         with borrowed() as ask:
-            return Theorem(Checker(checking(ask)).check(data), data, float(seconds), tuple(map(str, taken)))
+            checked = Checker(checking(ask)).check(data)
+            return Theorem(checked, data, float(seconds), tuple(map(str, taken)), tuple(map(str, notes)))
     except KernelError as error:
         raise NotAProof(f"what came from another process as a proof was refused: {error}") from error
     except SolverInterrupted as error:

@@ -7,8 +7,8 @@ with the least number of a type, which masks have, as minus infinity, and softpl
 numbers as they are; and with the sizes of the example. What is proved says which it was.
 
 A theorem is about the programs. So that nothing is said of modules that were read otherwise than PyTorch runs them,
-both are run too (`catdiag.testing.module_runs`): after a proof, on the example and others of its shapes, where they
-must give the same numbers; after a refutation, on the counterexample, where they must not.
+both are run too (`catdiag.prover.original_programs`): after a proof, on the example and others of its shapes, where
+they must give the same numbers, and at other sizes; after a refutation, on the counterexample, where they must not.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from catdiag.category.types import size_symbols
 from catdiag.importers.torch_buffers import FromParameters
 from catdiag.importers.torch_export import from_torch_pair
 from catdiag.prover import Refuted, Undecided
+from catdiag.prover.original_programs import DIFFERENT, OriginalPrograms
 from catdiag.rewrite.matching.unify import Unifier
-from catdiag.testing.module_runs import ModuleRuns
 from catdiag.util.errors import CatdiagError
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class ModulePair:
     """The places of inputs that are buffers or constants, and not statistics."""
     assume: tuple[str, ...] = ()
     """Assumptions on sizes without which PyTorch gives no result."""
-    runs: ModuleRuns | None = field(default=None, repr=False, compare=False)
+    runs: OriginalPrograms | None = field(default=None, repr=False, compare=False)
     """Both modules as PyTorch runs them."""
     others: Mapping[str, Callable[[], ModulePair]] = field(default_factory=dict, repr=False, compare=False)
     """The same modules read in other ways: `plain`, with no number read as a function of a size, and the lengths of
@@ -73,12 +73,25 @@ class ModulePair:
             "fixed": partial(again, fix_sizes=True), "fixed plain": partial(again, fix_sizes=True, **plain),
         }  # fmt: skip
         constants = one.example.constants
-        sources = dict(zip(programs[1].input_names, other.example.sources, strict=True))
-        runs = ModuleRuns(first, second, example, parameters, sources)
+        runs = None
+        if one.example.original is not None and other.example.original is not None:
+            originals = one.example.original, other.example.original
+            runs = OriginalPrograms(*originals, programs[1].dom, programs[1].input_names, other.example)
         assume = tuple(dict.fromkeys((*one.example.assume, *other.example.assume)))
         return ModulePair(
             *programs, other.example.arrays, sizes, notes, constants, assume, runs, {} if ways else others
         )
+
+    def holds_others(self, refuted: Refuted) -> bool:
+        """Whether a counterexample has other numbers in a buffer or constant than it holds, and PyTorch shows no
+        difference with what it holds."""
+        import numpy as np
+
+        arrays = list(refuted.counterexample.numpy().values())
+        held = [(arrays[k], self.arrays[k]) for k in self.constants]
+        changed = any(b.is_meta or not np.array_equal(a, b.detach().cpu().double().numpy()) for a, b in held)
+        seen = self.runs is not None and (self.runs.differ_on_the_example() or self.runs.differ_on_others())
+        return changed and not seen
 
     @property
     def at_the_example(self) -> str:
@@ -86,28 +99,12 @@ class ModulePair:
         found = {name for d in (self.first, self.second) for name in _symbols(d)}
         return ", ".join(f"{name} == {n}" for name, n in self.sizes.items() if name in found)
 
-    def agree(self, random_inputs: bool = False) -> bool:
-        """Whether both give the same numbers in float64 on the arrays of the example; with `random_inputs`, on its
-        buffers and constants, and random real numbers and truth values for other arrays."""
-        import numpy as np
-
+    def agree(self) -> bool:
+        """Whether both give the same numbers in float64 on the arrays of the example."""
         if any(a.is_meta for a in self.arrays):
             return False
         arrays = [a.detach().cpu().double().numpy() if a.is_floating_point() else a.cpu().numpy() for a in self.arrays]
-        if not random_inputs:
-            return self._agree_on(arrays, rtol=1e-9, atol=1e-11)
-        random = np.random.Generator(np.random.PCG64(0))
-        free = [k for k in range(len(arrays)) if k not in self.constants]
-        for draw in (random.random, random.standard_normal):
-            drawn = list(arrays)
-            for k in free:
-                if self.first.dom[k].element in ("real", "bool"):
-                    drawn[k] = draw(arrays[k].shape)
-                if self.first.dom[k].element == "bool":
-                    drawn[k] = drawn[k] > 0.3
-            if not self._agree_on(drawn, rtol=1e-5, atol=1e-6):  # tables in buffers are rounded to float32
-                return False
-        return True
+        return self._agree_on(arrays, rtol=1e-9, atol=1e-11)
 
     def _agree_on(self, arrays: Sequence[Any], **near: float) -> bool:
         import numpy as np
@@ -146,26 +143,52 @@ def prove_modules(pair: ModulePair, prove: Proving, assume: Sequence[str] = ()) 
     Raises what `prove` does: Refuted or Undecided about the programs as they were imported. Where these differ
     at other sizes than the example's only, raises Undecided; and where PyTorch gives other numbers on the example.
     """
+    runs = pair.runs
     try:
         theorem, notes, restricted = _proved(pair, prove, assume)
     except Refuted as error:
-        if pair.runs is not None and pair.runs.agree_on(error.counterexample):
-            raise Undecided(
-                f"{pair.first.title} and {pair.second.title} differ as they were imported, and PyTorch gives the same "
-                f"where they do, so that something is read otherwise than it is run: {error.message}",
-                "the results on these numbers",
-            ) from error
-        raise
-    others = not (restricted or assume or theorem.conditional)
-    if pair.runs is not None and (pair.runs.differ_on_the_example() or (others and pair.runs.differ_on_others())):
+        if runs is None:
+            raise
+        if not runs.agree_on(error.counterexample):
+            raise runs.with_its_run(error) from None
+        if runs.differ_on_the_example() or runs.differ_on_others():
+            _refute_at_the_example(pair, prove, assume)
+        raise Undecided(
+            f"{pair.first.title} and {pair.second.title} differ as they were imported, and PyTorch gives the same "
+            f"where they do, so that {DIFFERENT}: {error.message}",
+            "the results on these numbers",
+        ) from error
+    if runs is None:
+        return theorem, notes
+    restricted = restricted or bool(assume) or theorem.conditional
+    where = runs.contradiction(restricted)
+    if where:
         read = "; ".join(notes) or "nothing that a note speaks of"
         raise Undecided(
-            f"{pair.first.title} and {pair.second.title} are equal as they were imported, and PyTorch gives other "
-            f"numbers on the example, or on others of its shapes: something is read otherwise than it is run (read: "
-            f"{read})",
+            f"{pair.first.title} and {pair.second.title} are equal as they were imported, but {where}: {DIFFERENT} "
+            f"(read: {read})",
             "the results on the example",
         )
-    return theorem, notes
+    fixed = any(note.startswith(_ONLY) for note in notes)
+    return theorem, (*notes, *runs.notes(restricted or fixed))
+
+
+def _refute_at_the_example(pair: ModulePair, prove: Proving, assume: Sequence[str]) -> None:
+    """Raises Refuted where two modules differ at the sizes of the example, as PyTorch runs them, too: what it computes
+    from lengths is a number there."""
+    if "fixed plain" not in pair.others:
+        return
+    fixed = pair.others["fixed plain"]()
+    try:
+        prove(fixed.first, fixed.second, (*assume, *fixed.assume))
+    except Undecided:
+        return
+    except Refuted as error:
+        if fixed.runs is not None and not fixed.runs.agree_on(error.counterexample):
+            raise fixed.runs.with_its_run(error) from None
+
+
+_ONLY = "proved at the sizes of the example only"
 
 
 def _proved(pair: ModulePair, prove: Proving, assume: Sequence[str]) -> tuple[Theorem, tuple[str, ...], bool]:
@@ -174,7 +197,7 @@ def _proved(pair: ModulePair, prove: Proving, assume: Sequence[str]) -> tuple[Th
         return prove(pair.first, pair.second, (*assume, *pair.assume)), pair.notes, False
     except (Refuted, Undecided) as error:
         failure = error
-    if isinstance(failure, Refuted) and pair.constants and pair.agree(random_inputs=True):
+    if isinstance(failure, Refuted) and pair.holds_others(failure):
         names = ", ".join(pair.first.input_names[k] for k in sorted(pair.constants))
         raise Undecided(
             f"{pair.first.title} and {pair.second.title} give the same with what {names} holds, and differ where it "
@@ -205,7 +228,7 @@ def _proved(pair: ModulePair, prove: Proving, assume: Sequence[str]) -> tuple[Th
 
 def _weaker(pair: ModulePair) -> Iterator[tuple[str, ModulePair, str]]:
     """Claims that say less, by the way that they are read, and how it is said."""
-    only = f"proved at the sizes of the example only, {pair.at_the_example}"
+    only = f"{_ONLY}, {pair.at_the_example}"
     said = {
         "masked": "it is not about rows that are masked whole, scores that low, or softplus above its threshold",
         "plain": "numbers are taken as they are, and lengths of what is read at some position: else it was not proved",

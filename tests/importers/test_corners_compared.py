@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -167,23 +168,84 @@ def test_tied_parameters_are_told_from_two() -> None:
 def test_what_is_read_otherwise_than_it_runs_is_neither_proved_nor_refuted() -> None:
     """A program is put in the place of a module that does something else."""
     shifted, same = (lambda x: x + (x == 0)), (lambda x: x + 0)
-    honest = ModulePair.imported(same, same, (real(4),))
+    alike = ModulePair.imported(same, same, (real(4),))
+    other = ModulePair.imported(shifted, same, (real(4),))
     with pytest.raises(Undecided, match="equal as they were imported"):
-        prove_modules(replace(honest, runs=replace(honest.runs, second=shifted)), prove)
-    honest = ModulePair.imported(shifted, same, (real(4),))
+        prove_modules(replace(alike, runs=other.runs), prove)
     with pytest.raises(Undecided, match="differ as they were imported"):
-        prove_modules(replace(honest, runs=replace(honest.runs, first=same)), prove)
+        prove_modules(replace(other, runs=alike.runs), prove)
     with pytest.raises(Refuted):
-        prove_modules(honest, prove)
+        prove_modules(other, prove)
 
 
-def test_rows_that_are_masked_whole_are_0_when_run() -> None:
+AT_THE_EXAMPLE: dict[str, Pair] = {
+    "a part, and half": (lambda x: x[:, :4], lambda x: x[:, : x.shape[1] // 2], (real(3, 8),)),
+    "a number, and a length": (lambda x: x.sum(-1) / 5, lambda x: x.mean(-1), (real(3, 5),)),
+    "a power of a length": (lambda x: x * x.shape[1] ** 2, lambda x: x * 25, (real(3, 5),)),
+    "the lesser of a length and a number": (lambda x: x * min(x.shape[0], 4), lambda x: x * x.shape[0], (real(3, 5),)),
+    "a choice by a length": (lambda x: x if x.shape[1] > 1 else 2 * x, lambda x: x, (real(3, 5),)),
+    "masks of two lengths": (
+        lambda s: s.masked_fill(torch.ones(5, 5, dtype=torch.bool).triu(1), 0.0),
+        lambda s: s.masked_fill(torch.ones(s.shape, dtype=torch.bool).triu(1 + s.shape[1] - s.shape[0]), 0.0),
+        (real(5, 5),)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", AT_THE_EXAMPLE)
+def test_what_is_equal_at_the_sizes_of_the_example_is_not_said_of_all(name: str) -> None:
+    first, second, example = AT_THE_EXAMPLE[name]
+    _, notes = prove_modules(ModulePair.imported(first, second, example), prove)
+    assert "at the sizes of the example only" in notes[-1]
+
+
+def test_what_python_computes_from_lengths_is_refuted_at_the_sizes_of_the_example() -> None:
+    """At the sizes of a first counterexample, of one element each, both scales are 1."""
+    qkv = real(2, 6, 3, 4), real(2, 6, 5, 4), real(2, 6, 5, 7)
+    by_values = lambda q, k, v: attend(q, k, v, scale=v.shape[-1] ** -0.5)  # noqa: E731
+    assert verdict(lambda q, k, v: attend(q, k, v), by_values, qkv) == "refuted"
+    assert (
+        verdict(lambda x: x.argmax(-1), lambda x: x.shape[-1] - 1 - x.flip(-1).argmax(-1), (real(3, 5),)) == "refuted"
+    )
+
+
+def test_two_imported_programs_are_run_as_modules_are() -> None:
+    powers = lambda a, n: a**n, lambda a, n: a.abs() ** n
+    example = torch.tensor([-1.5, 2.0]), torch.tensor([3.0, 2.0])
+    with pytest.raises(Undecided, match="other numbers on the example"):
+        prove(*(cd.from_torch(f, *example) for f in powers))
+    looked_up = lambda t, i: t[i], lambda t, i: t[i.abs()]
+    assert cd.equivalent(*(cd.from_torch(f, TABLE, AT) for f in looked_up)) is None
+    sums, twice = (Two(False, f) for f in (lambda m, x: m.a(x) + m.a(x), lambda m, x: 2 * m.a(x)))
+    assert not prove(*(cd.from_torch(m, real(3, 4)) for m in (sums, twice))).notes  # of one matrix, not of two
+    first, second, example = AT_THE_EXAMPLE["a power of a length"]
+    theorem = prove(*(cd.from_torch(f, *example) for f in (first, second)))
+    assert "at the sizes of the example only" in theorem.notes[-1]
+    assert pickle.loads(pickle.dumps(theorem)).notes == theorem.notes
+
+
+def test_what_pytorch_does_not_run_is_said() -> None:
+    with torch.device("meta"):
+        sums, twice = Two(False, lambda m, x: m.a(x) + m.a(x)), Two(False, lambda m, x: 2 * m.a(x))
+    theorem, notes = prove_modules(ModulePair.imported(sums, twice, (real(3, 4, device="meta"),)), prove)
+    assert theorem.verdict == "proved" and "has no numbers" in notes[-1]
+    thrice = Two(False, lambda m, x: 3 * m.a(x)).to("meta")
+    with pytest.raises(Refuted, match=r"as it was imported .its library was not compared: a tensor is on the device"):
+        prove(*(cd.from_torch(m, real(3, 4, device="meta")) for m in (twice, thrice)))
+
+
+def test_a_constant_of_the_code_is_not_any_array() -> None:
+    chosen, stacked = (lambda x: x[torch.tensor([-1, 0])]), (lambda x: torch.stack([x[2], x[0]]))
+    assert verdict(chosen, stacked, (real(3, 5),)) != "refuted"
+
+
+def test_rows_that_are_masked_whole_have_no_value_when_run() -> None:
     arrays = [a.double() for a in QKV]
     program = cd.from_torch(lambda q, k, v, m: attend(q, k, v, m), *arrays, SOME)
     mask = SOME.clone()
     mask[1] = False
-    found = program.run(*(a.numpy() for a in (*arrays, mask)))
-    np.testing.assert_allclose(found, attend(*arrays, mask).numpy())
+    found, run = program.run(*(a.numpy() for a in (*arrays, mask))), attend(*arrays, mask).numpy()
+    np.testing.assert_allclose(found[:, [0, 2]], run[:, [0, 2]])
+    assert np.isnan(found[:, 1]).all() and not run[:, 1].any()
 
 
 @pytest.mark.parametrize(

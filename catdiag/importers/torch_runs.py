@@ -1,0 +1,73 @@
+"""What was imported from PyTorch, run by PyTorch on other arrays than those of the example."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from catdiag.importers.example import NotRun, Result
+
+
+@dataclass(frozen=True)
+class TorchRun:
+    """A module or function with an example: called with arrays in place of the inputs of its program.
+
+    `places` are, of each input, what of the module it is: the position among the tensors that are passed, or names of
+    its parameters and buffers, none for an input that only another program has. `arrays` are the inputs of the example.
+    """
+
+    module: Any
+    arguments: Sequence[Any]
+    kwargs: Mapping[str, Any]
+    arrays: Sequence[Any]
+    places: Sequence[int | tuple[str, ...]]
+
+    def __call__(self, arrays: Sequence[Any]) -> list[Result]:
+        """Its results on NumPy arrays, one for each input. Raises NotRun, saying why it has none."""
+        torch = import_module("torch")
+        if any(array.is_meta for array in self.arrays):
+            raise NotRun("a tensor is on the device meta and has no numbers")
+        tree = torch.utils._pytree
+        leaves, spec = tree.tree_flatten((list(self.arguments), dict(self.kwargs)))
+        passed = [k for k, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
+        own = _tensors(torch, self.module)
+        named: dict[str, Any] = {}
+        for place, array, known in zip(self.places, arrays, self.arrays, strict=True):
+            tensor = torch.tensor(array.copy()).to(known.dtype)
+            if isinstance(place, int):
+                given = leaves[passed[place]]
+                leaves[passed[place]] = torch.view_as_complex(tensor.contiguous()) if given.is_complex() else tensor
+                continue
+            named.update({name: tensor for name in place if name in own})
+            if place and not named.keys() & set(place) and not torch.equal(tensor, known.detach().cpu()):
+                raise NotRun("a constant of the program holds other numbers than these")
+        arguments, kwargs = tree.tree_unflatten(deepcopy(leaves), spec)
+        try:
+            with torch.no_grad():
+                if own:
+                    found = torch.func.functional_call(self.module, named, tuple(arguments), kwargs)
+                else:
+                    found = self.module(*arguments, **kwargs)
+        except Exception as error:  # of many kinds, the user's among them
+            raise NotRun(f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}") from error
+        return [_result(torch, t) for t in tree.tree_leaves(found) if isinstance(t, torch.Tensor)]
+
+
+def _tensors(torch: Any, module: Any) -> set[str]:
+    """The names of a module's parameters and buffers, each tied one under all of its names."""
+    if not isinstance(module, torch.nn.Module):
+        return set()
+    held = (*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False))
+    return {name for name, _ in held}
+
+
+def _result(torch: Any, tensor: Any) -> Result:
+    """A tensor as a NumPy array, with what its type rounds to."""
+    if tensor.is_meta:
+        raise NotRun("a result is on the device meta and has no numbers")
+    real = tensor.is_floating_point() or tensor.is_complex()
+    wide = torch.complex128 if tensor.is_complex() else torch.float64
+    return Result(tensor.detach().to(wide).cpu().numpy(), torch.finfo(tensor.dtype).eps if real else 0.0)
