@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from catdiag.kernel.context import Ask, Context
 from catdiag.kernel.definedness import Obligation
 from catdiag.kernel.facts import negate
-from catdiag.kernel.polynomial import to_poly, vanishes
+from catdiag.kernel.polynomial import NotReal, to_poly, vanishes
 from catdiag.kernel.rewrite_rules import AXIOMS, Zipper
 from catdiag.kernel.terms import (
     LARGEST,
@@ -180,5 +180,8 @@ def settled(ctx: Context, condition: Term) -> bool:
 
 
 def closes(ctx: Context, condition: Term) -> bool:
-    """Whether the two sides of an equation are one as fractions of polynomials."""
-    return condition.op == "eq" and vanishes(to_poly(sub(*condition.args), ctx), ctx)
+    """Whether the two sides of an equation are known to be real, and one as fractions of polynomials."""
+    try:
+        return condition.op == "eq" and vanishes(to_poly(sub(*condition.args), ctx), ctx)
+    except NotReal:
+        return False

@@ -147,6 +147,20 @@ def test_what_is_read_at_computed_positions(name: str) -> None:
             proved(inputs, parts, [4])
 
 
+def test_what_is_read_at_positions_that_parts_make() -> None:
+    """A row is read where another part says, and so not everywhere, whatever is known of the position."""
+    at = same("t n", lambda A: cd.argmax(A, "n"), [0])
+    pick: Body = lambda A, i: cd.gather(A, "n", i)  # noqa: E731
+    chosen = same("t n, int[t]", pick, [3, 2])
+    rows = array("t", "n")
+    twice = part("t n", lambda A: A + A, lambda A: 2 * A, [1])
+    assert not proved([rows, rows], [at, twice, chosen], [4]).conditional
+    quotient = part("t n, t n", *QUOTIENT, [0, 1])
+    parts = [quotient, same("t n", lambda A: cd.argmax(A, "n"), [2]), same("t n, int[t]", pick, [3, 4])]
+    with pytest.raises(REFUSED, match="does not need"):
+        proved([rows, rows], parts, [5])
+
+
 def test_over_an_empty_axis_nothing_is_read() -> None:
     parts = [
         part(", ", lambda a, s: (a + 0, 1 / s), lambda a, s: (a * s / s, 1 / s), [0, 1]),
