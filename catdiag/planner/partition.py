@@ -51,8 +51,9 @@ from catdiag.solvers.z3 import Z3, shared
 from catdiag.util.errors import CatdiagError, DoesNotFit, NotFusable, require
 
 MORE_SAVED = 1.5
-"""A way that recomputes arrays is taken up to this factor of the time of one that saves an array larger than all that
-the program reads and makes: such arrays, a score for each pair of tokens, say, grow faster than what is given."""
+"""A way that recomputes arrays, and saves fewer bytes, is taken up to this factor of the time of one that saves an
+array larger than all that the program reads and makes: such arrays, a score for each pair of tokens, say, grow faster
+than what is given."""
 
 
 def plan(
@@ -287,7 +288,9 @@ class PartitionSearch(EmittedKernelSearch):
                 raise
             except CatdiagError:
                 continue
-            if not made.unproved and made.time_s < limit and (made.module or not found.module):
+            spares = sum(size for _, size in made.saved) < sum(size for _, size in found.saved)
+            allowed = limit if spares else found.time_s
+            if not made.unproved and made.time_s < allowed and (made.module or not found.module):
                 names = tuple(name for name, _ in found.saved)
                 instead = PartitionAlternative(
                     len(found.kernels), names, found.time_s, "", found.flops, found.bytes_moved

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -90,6 +91,18 @@ def test_a_kernel_sums_over_heads_and_queries_as_one_axis_and_computes_its_block
     assert {box.name for box in merged} == {"merge[(r q)]"} and not any("x" in box.dom[0].names for box in merged)
     mask = {frozenset(box.cod[0].names) for box in boxes if box.cod[0].element == "bool"}
     assert mask == {frozenset({"x", "(r q)"})}  # of the positions of queries
+
+
+def test_a_slower_plan_that_recomputes_saves_fewer_bytes() -> None:
+    @cd.algorithm("t e, n e f, n f e, t n -> t e")
+    def experts(X: Any, W: Any, U: Any, gate: Any) -> Any:
+        H = cd.nn.relu(cd.einsum("t e, n e f -> t n f", X, W))
+        return cd.einsum("t n, t n e -> t e", gate, cd.einsum("t n f, n f e -> t n e", H, U))
+
+    plan = experts.plan("H200", {"t": 2048, "e": 512, "n": 8, "f": 1024})
+    assert [name for name, _ in plan.saved] == ["H", "einsum [t n e]"]  # not H before its function: as many bytes
+    others = [other for other in plan.alternatives if other.time_s is not None and other.time_s < plan.time_s]
+    assert not others
 
 
 @pytest.mark.slow
