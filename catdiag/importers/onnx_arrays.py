@@ -99,7 +99,8 @@ def _reshape(b: ProgramBuilder, call: AtenCall) -> OnnxOperand:
 def _flatten(b: ProgramBuilder, call: AtenCall) -> OnnxOperand:
     value = operands(call)[0]
     shape = shape_of(b, value)
-    axis = call.get("axis", 1) % (len(shape) + 1) if call.get("axis", 1) < 0 else call.get("axis", 1)
+    axis = call.get("axis", 1)
+    axis += len(shape) if axis < 0 else 0
     return _viewed(b, value, [math.prod(shape[:axis]), math.prod(shape[axis:])])
 
 
@@ -186,6 +187,8 @@ def _slice(b: ProgramBuilder, call: AtenCall) -> OnnxOperand:
             value = aten(b, "flip", self=array, dims=[axis])
             continue
         first, last, _ = slice(start, end).indices(length)
+        if first >= last:
+            raise Unsupported(f"Slice {start}:{end} of {length}, which is empty")
         siblings = call.siblings or ((first, last),)
         asked = replace(
             call, siblings=siblings, arguments={"self": array, "dim": axis, "start": first, "end": last, "step": step}
@@ -287,8 +290,9 @@ def _one_hot(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     k = call.get("axis", -1) % (len(at.dims) + 1)
     dim = (b.factors.new(count, fixed=True),) if count > 1 else ()
 
-    def make(env: Environment) -> Any:
-        return elementwise.where(env.index(dim) == env[at], env[on], env[off])
+    def make(env: Environment) -> Any:  # what is negative counts from the end
+        place = env.index(dim)
+        return elementwise.where((place == env[at]) | (place == env[at] + count), env[on], env[off])
 
     return b.emit([*at.dims[:k], dim, *at.dims[k:]], (*at.axes, *dim), make, element_of(values))
 
@@ -370,21 +374,20 @@ def _reduction(b: ProgramBuilder, call: AtenCall) -> OnnxOperand:
     value, axes = _first(b, call), _listed(call, "axes", 1)
     if call.name.startswith("Global"):
         axes = list(range(2, len(value.dims)))
-    if not axes and call.get("noop_with_empty_axes"):
-        return value
+    none = not axes and bool(call.get("noop_with_empty_axes"))
     if call.name == "ReduceL1":
         value = b.pointwise([value], elementwise.abs, value.element)
     elif call.name in ("ReduceL2", "ReduceSumSquare"):
         value = b.pointwise([value], lambda a: a * a, value.element)
     keep = bool(call.get("keepdims", 1))
-    made: ArrayValue = aten(
-        b, _REDUCTIONS[call.name], element=value.element, self=value, dim=axes or None, keepdim=keep
-    )
+    made: ArrayValue = value
+    if not none:  # over no axis the other steps of a reduction stay
+        made = aten(b, _REDUCTIONS[call.name], element=value.element, self=value, dim=axes or None, keepdim=keep)
     if call.name == "ReduceL2":
         return b.pointwise([made], elementwise.sqrt)
     if call.name == "ReduceLogSum":
         return b.pointwise([made], elementwise.log)
-    if call.name == "ReduceSum":
+    if call.name == "ReduceSum" and not none:
         gone = axes or range(len(value.dims))
         made.contracted = b.factors.resolve(f for k in gone for f in value.dims[k])
     return made

@@ -26,7 +26,7 @@ from catdiag.importers.onnx_values import (
 )
 from catdiag.importers.program_builder import ProgramBuilder
 from catdiag.importers.torch_calls import AtenCall, Rule, Unsupported, adding
-from catdiag.importers.torch_elementwise import BINARY, UNARY
+from catdiag.importers.torch_elementwise import BINARY, UNARY, WRAPPED
 
 RULES: dict[str, Rule] = {}
 rule = adding(RULES)
@@ -220,7 +220,7 @@ def _clip(b: ProgramBuilder, call: AtenCall) -> OnnxOperand:
 
 
 _TYPES = {1: "float32", 9: "bool", 10: "float16", 11: "float64", 16: "bfloat16", 17: "float8_e4m3fn"}
-_INTEGERS = (2, 3, 4, 5, 6, 7, 12, 13)
+_INTEGERS = {2: "uint8", 3: "int8", 4: "uint16", 5: "int16", 6: "int32", 7: "int64", 12: "uint32", 13: "uint64"}
 
 
 @rule("Cast", "CastLike")
@@ -228,16 +228,17 @@ def _cast(b: ProgramBuilder, call: AtenCall) -> OnnxOperand:
     (value, *like), to = operands(call), call.get("to", 0)
     element = element_of(like[0]) if like else "bool" if to == 9 else "int" if to in _INTEGERS else "real"
     if isinstance(value, KnownArray):
+        if _INTEGERS.get(to) in WRAPPED:
+            raise Unsupported(f"Cast of a constant to {_INTEGERS[to]}, which wraps around")
         kinds: dict[str, Callable[[Any], Any]] = {"bool": bool, "int": int, "real": float}
-        kind = kinds[element]
-        made = [v if v != v else _as(kind, v) for v in value.numbers()]
+        made = [v if v != v else _as(kinds[element], v) for v in value.numbers()]
         return KnownArray(
             known_array(made, value.shape).elements, value.input if element_of(value) == element else None
         )
     if not like and to not in _TYPES and to not in _INTEGERS:
         raise Unsupported(f"Cast to the type {to}")
-    arguments = {"self": value}
-    made = ATEN["to"](b, AtenCall("to", arguments, (), element, _TYPES.get(to, ""), call.cast))
+    kind = _INTEGERS.get(to, _TYPES.get(to, ""))
+    made = ATEN["to"](b, AtenCall("to", {"self": value}, (), element, kind, call.cast or kind in WRAPPED))
     return b.typed(made, element)
 
 

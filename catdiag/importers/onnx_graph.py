@@ -19,9 +19,10 @@ import numpy as np
 
 from catdiag.importers import onnx_arrays, onnx_elementwise, onnx_layers
 from catdiag.importers.dimensions import Extent
-from catdiag.importers.example import Imported, NotImported
+from catdiag.importers.example import Imported, NotImported, Original
 from catdiag.importers.graph_reader import GraphReader, identifier
 from catdiag.importers.imported_values import ArrayValue
+from catdiag.importers.onnx_runs import OnnxRun
 from catdiag.importers.onnx_values import KnownArray, OnnxOperand, as_array
 from catdiag.importers.program_builder import ProgramBuilder
 from catdiag.importers.torch_calls import AtenCall, Rule
@@ -52,7 +53,8 @@ def from_onnx(
     builder = ProgramBuilder(identifier(loaded.graph.name or "model"))
     reader = _ModelReader(onnx, builder, allow_opaque=allow_opaque)
     reader.opsets = list(loaded.opset_import)
-    reader.read(onnx.inliner.inline_local_functions(loaded), example, sizes)
+    reader.model = onnx.inliner.inline_local_functions(loaded)
+    reader.read(example, sizes)
     return reader.built(reader.named(names))
 
 
@@ -81,16 +83,24 @@ class _ModelReader(GraphReader):
     def __init__(self, onnx: Any, builder: ProgramBuilder, allow_opaque: bool = False) -> None:
         super().__init__(builder, allow_opaque=allow_opaque)
         self.opsets: list[Any] = []
+        self.model: Any = None
+        self._given: list[str] = []
         self.onnx = onnx
         self.values: dict[str, OnnxOperand] = {}
         self.types: dict[str, Any] = {}
         self._extents: dict[str, Extent] = {}
 
-    def read(self, model: Any, example: Sequence[Any], sizes: Mapping[str, int]) -> None:
+    def original(self) -> Original:
+        """The model as ONNX's reference evaluator runs it."""
+        names = [self._given[s] if isinstance(s, int) else s for s in self.sources]
+        return OnnxRun(self.model, names, tuple(self.arrays))
+
+    def read(self, example: Sequence[Any], sizes: Mapping[str, int]) -> None:
         """Goes through the model. Raises NotImported."""
-        graph = model.graph
+        graph = self.model.graph
         initial = {t.name for t in graph.initializer}
         given = [v for v in graph.input if v.name not in initial]
+        self._given = [v.name for v in given]
         if example and len(example) != len(given):
             raise NotImported(
                 f"{len(example)} arrays were given: expected {len(given)} ({', '.join(v.name for v in given)})"
@@ -100,7 +110,7 @@ class _ModelReader(GraphReader):
             for dim, n in zip(value.type.tensor_type.shape.dim, shape, strict=True):
                 self._hints(value.name).append(dim.dim_param)
                 dim.dim_value = n
-        self._infer(model)
+        self._infer(self.model)
         for k, (value, shape) in enumerate(zip(given, lengths, strict=True)):
             self._input(k, value, shape, example[k] if example else None)
         live = _live(graph)

@@ -186,6 +186,41 @@ def test_lengths_that_nobody_gives_are_chosen_apart() -> None:
     assert cd.from_onnx(made, sizes={"n": 3}, names={"w": "k out"}).example.sizes == {"n": 3, "k": 4, "out": 35}
 
 
+@pytest.mark.parametrize(
+    ("name", "inputs", "constants", "attributes"),
+    [
+        ("Flatten", {"a": real(2, 3, 4)}, {}, {"axis": -1}),
+        ("OneHot", {"a": np.array([0, 2, -1, -3])}, {"depth": i64(3), "values": np.array([5.0, 7.0])}, {"axis": 0}),
+        ("Cast", {"a": np.array([3.0, 200.0, -129.0])}, {}, {"to": TensorProto.INT8}),
+        ("ReduceSumSquare", {"a": real(2, 3)}, {}, {"noop_with_empty_axes": 1}),
+        ("ReduceLogSum", {"a": positive(2, 3)}, {"axes": np.array([], dtype=np.int64)}, {"noop_with_empty_axes": 1}),
+    ],
+)
+def test_corners(name: str, inputs: Any, constants: Any, attributes: Any) -> None:
+    """Axes and indices from the end, integers of few bits, and reductions over no axis."""
+    node = helper.make_node(name, [*inputs, *constants], ["y"], **attributes)
+    compare(model([node], inputs, constants), inputs)
+
+
+def test_an_empty_slice_is_refused() -> None:
+    node = helper.make_node("Slice", ["a", "from", "to"], ["y"])
+    with pytest.raises(cd.errors.NotImported, match="which is empty"):
+        cd.from_onnx(model([node], {"a": A}, {"from": np.array([3]), "to": np.array([2])}))
+
+
+def test_two_models_are_run_after_a_verdict() -> None:
+    def added(weight: Any, *nodes: Any) -> Any:
+        return cd.from_onnx(model([helper.make_node("Add", ["a", "w"], ["b"]), *nodes], {"a": A}, {"w": weight}), A)
+
+    twice, once = helper.make_node("Add", ["b", "b"], ["y"]), helper.make_node("Identity", ["b"], ["y"])
+    theorem = cd.prove(added(B[0, :4], twice), added(B[1, :4], twice))
+    assert theorem.verdict == "proved" and not theorem.notes
+    with pytest.raises(cd.Refuted):
+        cd.prove(added(B[0, :4], twice), added(B[0, :4], once))
+    beyond = added(B[0, :4], once).example.original([A, B[0, :4]])  # type: ignore[union-attr]
+    np.testing.assert_allclose(beyond[0].value, A + B[0, :4])
+
+
 def test_what_is_refused_is_listed() -> None:
     nodes = [helper.make_node("Det", ["a"], ["b"], name="one"), helper.make_node("NonZero", ["b"], ["y"], name="two")]
     with pytest.raises(cd.errors.NotImported) as raised:
