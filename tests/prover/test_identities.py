@@ -226,6 +226,28 @@ def not_all_are_not():
     return (lambda X: cd.any(X > 0, "x")), (lambda X: ~cd.all(~(X > 0), "x"))
 
 
+@pair("bool[q x], q x -> q x")
+def zero_in_rows_where_nothing_holds():
+    return (lambda M, X: cd.where(cd.any(M, "x"), cd.where(M, X, 0), 0)), (lambda M, X: cd.where(M, X, 0))
+
+
+@pair("bool[q x], q x -> q")
+def sums_of_rows_where_nothing_holds():
+    def left(M, X):
+        return cd.where(cd.any(M, "x"), cd.sum(cd.where(M, X, 0), "x"), 0)
+
+    return left, lambda M, X: cd.sum(cd.where(M, X, 0), "x")
+
+
+@pair("int[q], int[x], bool[x], q x, q -> q")
+def a_factor_of_rows_where_two_conditions_hold_somewhere():
+    def left(A, B, M, X, Y):
+        both = (A == B) & M
+        return cd.sum(cd.where(both, X, 0), "x") * cd.where(cd.any(both, "x"), Y, 0)
+
+    return left, lambda A, B, M, X, Y: cd.sum(cd.where((A == B) & M, X * Y, 0), "x")
+
+
 @pair("x ->")
 def variance_as_sums():
     def right(X):

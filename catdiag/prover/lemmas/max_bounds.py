@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from catdiag.kernel.context import REAL, Context
 from catdiag.kernel.facts import arithmetic, negate
 from catdiag.kernel.polynomial import Poly, to_poly
-from catdiag.kernel.terms import MINUS, ONE, KernelError, Term, fn, idx, leaves, open_body, sub, term_data
+from catdiag.kernel.terms import MINUS, ONE, ZERO, KernelError, Term, fn, idx, leaves, open_body, sub, term_data
 from catdiag.prover.lemmas.linear_arithmetic import combination, gap
 from catdiag.prover.proof_trace import Change, Path, ProofTrace
 
@@ -125,6 +125,26 @@ class MaxLemmas(ProofTrace):
         except KernelError:
             del self.steps[mark:]
             raise
+
+    def contradicted(self, ctx: Context, t: Term, path: Path, v: Term, maximum: Term) -> Term:
+        """A condition as `false` where with it an element v = [c] of a maximum is 1, which is known to be at most 0; as
+        it is where that is not found."""
+        some, mark = fn("lt", ZERO, maximum), len(self.steps)
+
+        def excluded(ctx: Context, t: Term, path: Path) -> Term:
+            return self.step(ctx, t, path, "decide", [[term_data(negate(t)), "1"]])
+
+        try:
+            t = self.step(ctx, t, path, "distinguish", term_data(some))
+            t = self.part(ctx, t, path, 0, lambda c, u, p: self.part(c, u, p, 0, excluded))
+            t = self.part(ctx, t, path, 1, lambda c, u, p: self.part(c, u, p, 0, lambda c, u, p:
+                          self._with_bound(c, u, p, _bound(v, maximum), excluded)))  # fmt: skip
+            for k in (0, 1):
+                t = self.part(ctx, t, path, k, lambda c, u, p: self.step(c, u, p, "logic"))
+            return self.step(ctx, t, path, "logic")
+        except KernelError:
+            del self.steps[mark:]
+            return t
 
     def _always(self, ctx: Context, t: Term, path: Path) -> Term:
         t = self.part(ctx, t, path, 0, lambda c, u, p: self.step(c, u, p, "larger"))

@@ -54,9 +54,11 @@ class Conditions(MaxLemmas):
 
     def decided(self, ctx: Context, t: Term, path: Path) -> Term:
         """A comparison as `true` or `false` if it is known, by linear arithmetic or by the kernel; else as it is."""
-        if t.op not in COMPARISONS or (ctx, t) in self._open:
+        if (ctx, t) in self._open:
             return t
-        result = self._decided(ctx, t, path)
+        result = self.holding_nowhere(ctx, t, path)
+        if result is t and t.op in COMPARISONS:
+            result = self._decided(ctx, t, path)
         if result is t:
             self._open.add((ctx, t))
         return result
@@ -72,6 +74,8 @@ class Conditions(MaxLemmas):
                 return self._unequal(ctx, t, path)
             return t if linear(ctx, t) else self.attempt(ctx, t, path, "decide")
         done = t if self.undecided(ctx, t) else self.attempt(ctx, t, path, "decide")
+        if done is t and self.says_some(t):
+            done = self._instantiated(ctx, t, path)
         return self.compare_with_bounds(ctx, t, path) if done is t else done
 
     @staticmethod
@@ -178,21 +182,34 @@ class Conditions(MaxLemmas):
         return self._instantiated(ctx, t, path)
 
     def _instantiated(self, ctx: Context, t: Term, path: Path) -> Term:
-        """`true` for 0 < max_{i<n} [c(i)] where c, which compares indices and sizes only, is known to hold at 0, at
-        another index, or at n − 1.
+        """`true` for 0 < max_{i<n} [c(i)] where c is known to hold at 0, at another index, or at n − 1; what is no
+        comparison of indices and sizes has to be known as it stands.
         """
         n, body = t.args[1].args
         c = body.args[0]
-        some = open_body(c, idx("%some"))
-        if not all(map(arithmetic, some.args if some.op == "and" else (some,))):
-            return t
+        facts = {fact.condition for fact in ctx.facts if not fact.variables and not fact.guards}
         for at in (ZERO, *map(idx, ctx.ranges), sub(n, ONE)):
-            there = open_body(c, at)
-            inside = fn("le", ZERO, at), fn("lt", at, n), *(there.args if there.op == "and" else (there,))
-            if all(self.known(ctx, a) for a in inside):
+            there = _conjuncts(open_body(c, at))
+            read = [a for a in there if not arithmetic(a)]
+            inside = fn("le", ZERO, at), fn("lt", at, n), *(a for a in there if arithmetic(a))
+            if all(a in facts for a in read) and all(self.known(ctx, a) for a in inside):
                 found = self.attempted_bound(ctx, t, path, open_body(body, at), t.args[1])
                 if found == TRUE:
                     return found
+        return t
+
+    def holding_nowhere(self, ctx: Context, t: Term, path: Path) -> Term:
+        """`false` for a condition c(i) where it is known that c, or c and others that hold, is true at no index."""
+        for fact in ctx.facts:
+            some = negate(fact.condition)
+            if fact.variables or fact.guards or not self.says_some(some):
+                continue
+            n, body = some.args[1].args
+            for i in (i for i, m in ctx.ranges.items() if m == n and body.op == "ite"):
+                if t in _conjuncts(open_body(body.args[0], idx(i))):
+                    t = self.contradicted(ctx, t, path, open_body(body, idx(i)), some.args[1])
+                    if t == FALSE:
+                        return t
         return t
 
     def _exists_body(self, ctx: Context, t: Term, path: Path) -> Term:
@@ -242,6 +259,10 @@ class Conditions(MaxLemmas):
             if t == before:
                 break
         return t
+
+
+def _conjuncts(c: Term) -> tuple[Term, ...]:
+    return c.args if c.op == "and" else (c,)
 
 
 def _is_maximum(t: Term) -> bool:

@@ -42,6 +42,10 @@ class Guards(Conditions):
             return self.normal(ctx, self.step(ctx, t, path, "decide"), path)
         if not arithmetic(c) and (ctx.entails(c) or ctx.entails(negate(c))):
             return self.normal(ctx, self.step(ctx, t, path, "decide"), path)
+        if c.op not in ("not", "and", "or"):
+            t = self.part(ctx, t, path, 0, self.holding_nowhere)
+            if t.args[0] == FALSE:
+                return self.normal(ctx, self.step(ctx, t, path, "decide"), path)
         if c.op in ("not", "and", "or"):
             return self.case(ctx, self.step(ctx, t, path, "turn", "connective"), path, alike)
         if c.op in ("lt", "le") and not upright(ctx, c):
