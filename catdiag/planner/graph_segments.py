@@ -335,7 +335,8 @@ class StageSequence:
         if isinstance(dtype, str):
             return dtype if set(found.values()) <= {dtype} else found
         others = zip(segment.diagram.input_names, segment.reads, strict=True)
-        return found | {n: dtype[n] for n, w in others if self.types[w].element in STORED and n in dtype}
+        found |= {n: dtype[n] for n, w in others if self.types[w].element in STORED and n in dtype}
+        return found or rest
 
     def _types_of_all(self, dtype: str | Mapping[str, str]) -> dict[str, str]:
         """The types of the inputs and results of the whole."""

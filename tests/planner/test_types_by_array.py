@@ -89,6 +89,16 @@ def test_what_is_saved_between_kernels_has_the_type_of_the_rest() -> None:
         assert {name: kind for name, kind in types.items() if kind != "bf16"} == {"b": "fp32"}
 
 
+def test_a_kernel_of_truth_values_alone_has_the_type_of_the_rest() -> None:
+    def first(a: Any, n: Any) -> Any:
+        inside = cd.index("x") < n
+        return cd.where(inside, a, 0) / cd.sum(cd.where(inside, a, 0), "x"), cd.where(inside, a, 1)
+
+    row = StageSequence(cd.algorithm("x, int[] -> x, x")(first).diagram)
+    assert [str(ty) for ty in row.segment(0, 1).diagram.cod] == ["bool[x]"]
+    assert row.types_of(0, 1, {"a": "fp16", "*": "bf16"}) == "bf16"
+
+
 @pytest.mark.parametrize(
     "dtype", ["bf16", "fp32", "fp64", "fp8", {"S": "fp16", "*": "bf16"}, {"out1": "bf16", "*": "fp16"}]
 )
