@@ -19,6 +19,7 @@ class HashConsedGraph(GraphWriter):
 
     `types` has the type of each wire. `late` says whether a wire depends on a marked one (a reduction over the streamed
     axis). `positive` says whether a wire is a positive number by its form: `exp`, sizes, sums and products of these.
+    `element_guards` says how gradients treat conditions of rows (`catdiag.rewrite.differentiate.row_conditions`).
 
     >>> terms = HashConsedGraph(Ty(ArrayType((Axis("x"),))))
     >>> a = terms.map("exp", 0)
@@ -26,8 +27,9 @@ class HashConsedGraph(GraphWriter):
     (True, True, False)
     """
 
-    def __init__(self, dom: Ty) -> None:
+    def __init__(self, dom: Ty, element_guards: bool = False) -> None:
         super().__init__(dom, shared=True)
+        self.element_guards = element_guards
         self.first: list[int] = []
         self.maker: list[int] = [-1] * len(dom)
         self.late: list[bool] = [False] * len(dom)

@@ -9,6 +9,7 @@ import pytest
 
 import catdiag as cd
 from catdiag.rewrite.differentiate.forward_and_backward import ForwardAndBackward
+from catdiag.rewrite.differentiate.gradient import restricted
 
 SIZES = {"b": 1, "h": 2, "k": 2, "r": 2, "q": 3, "x": 4, "d": 2, "t": 3, "v": 5, "f": 4}
 
@@ -119,6 +120,17 @@ def test_maximum_and_sum_of_a_row_are_one_statistic_however_they_are_read(body: 
     expected = [results, *program.grad().run(*arrays, cotangent)]
     for found, wanted in zip(run_both(both, arrays, [cotangent]), expected, strict=True):
         np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["document_attention", "padded_attention"])
+def test_rows_in_which_everything_is_masked_ask_nothing_of_a_whole_row_backwards(name: str) -> None:
+    program = cd.library.get(name)
+    both = program.forward_and_backward(wrt="Q K V")
+    made = [box.name for box in both.backward.boxes]
+    assert not [name for name in made if name.startswith(("any", "max", "sum"))]
+    assert len(both.saved) == 2  # the result, and the log-sum-exp of each row of scores
+    keys = cd.Program(restricted(both.backward, (1, 2))).stream("q").group("x")
+    assert not keys.theorem.conditional
 
 
 def test_a_norm_that_divides_scores_is_not_taken_for_a_sum_of_exponentials() -> None:

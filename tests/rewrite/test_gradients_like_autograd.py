@@ -24,6 +24,9 @@ PAIRS: dict[str, tuple[str, Callable[..., Any], Callable[..., Any], list[tuple[i
     "log softmax": ("q x", lambda a: a - cd.library.log_sum_exp(a), lambda a: torch.log_softmax(a, -1), [(3, 5)]),
     "amax with ties": ("q x", lambda a: cd.max(a * 0 + cd.floor(a), "x") + cd.max(a, "x"),
                        lambda a: (a * 0 + torch.floor(a)).amax(-1) + a.amax(-1), [(3, 5)]),
+    "amax over axes with ties": (
+        "a b c", lambda a: cd.max(cd.floor(a) + a * 0, "a b c") + cd.min(a - a + cd.round(a), "c a"),
+        lambda a: (torch.floor(a) + a * 0).amax((0, 1, 2)) + (a - a + torch.round(a)).amin((0, 2)), [(2, 3, 4)]),
     "gelu": ("x", lambda a: cd.nn.gelu(a), F.gelu, [(7,)]),
     "silu": ("x", lambda a: cd.nn.silu(a), F.silu, [(7,)]),
     "softplus": ("x", lambda a: cd.nn.softplus(a), F.softplus, [(7,)]),
@@ -67,6 +70,28 @@ def test_gradients_are_those_of_autograd(name: str) -> None:
     found = cd.algorithm(signature)(ours).grad().run(*arrays, cotangent)
     for a, b in zip(found if isinstance(found, tuple) else (found,), expected, strict=True):
         np.testing.assert_allclose(a, b.numpy(), rtol=1e-10, atol=1e-12)
+
+
+def test_second_derivatives_have_values_where_rows_are_masked_whole() -> None:
+    def ours(Q: Any, K: Any, V: Any, M: Any) -> Any:
+        weights = cd.softmax(cd.where(M, cd.einsum("q d, x d -> q x", Q, K), -cd.inf), "x")
+        return cd.where(cd.any(M, "x"), cd.einsum("q x, x d -> q d", weights, V), 0)
+
+    rng = np.random.default_rng(0)
+    mask = np.array([[1, 0, 1, 1], [0, 0, 0, 0], [0, 1, 1, 0]]) > 0
+    arrays = [rng.normal(size=shape) for shape in ((3, 2), (4, 2), (4, 2))]
+    Q, K, V = tensors = [torch.tensor(a, requires_grad=True) for a in arrays]
+    some = torch.tensor(mask.any(-1, keepdims=True))
+    scores = (Q @ K.T).masked_fill(~torch.tensor(mask), -torch.inf).masked_fill(~some, 0.0)
+    out = torch.where(some, torch.softmax(scores, -1) @ V, 0.0)
+    cotangent = rng.normal(size=(3, 2))
+    first = torch.autograd.grad(out, tensors, torch.tensor(cotangent), create_graph=True)
+    again = [rng.normal(size=a.shape) for a in arrays]
+    expected = torch.autograd.grad(first, tensors, [torch.tensor(a) for a in again])
+    program = cd.algorithm("q d, x d, x d, bool[q x] -> q d")(ours).grad(wrt="Q K V")
+    found = program.grad(wrt="Q K V").run(*arrays, mask, cotangent, *again)
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_allclose(a, b.numpy(), rtol=1e-9, atol=1e-11)
 
 
 MODULES: dict[str, tuple[Callable[[], Any], list[tuple[int, ...]]]] = {

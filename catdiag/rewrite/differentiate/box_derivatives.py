@@ -73,10 +73,23 @@ def _others(graph: HashConsedGraph, axis: str, array: int, result: int) -> Weigh
 
 
 def _extremal(graph: HashConsedGraph, axis: str, array: int, result: int) -> Weight:
-    """Of a maximum or minimum: 1 for the element that attains it; several that do share it evenly."""
-    attained = graph.map("eq", array, result)
-    count = graph.reduce("sum", axis, graph.map("where", attained, graph.const(1), graph.const(0)))
-    return Weight(divisors=(count,), condition=attained)
+    """Of a maximum or minimum: 1 for the element that attains it; several that do share it evenly, along all axes of
+    nested maxima."""
+    attained, share = graph.map("eq", array, result), _ties(graph, array, result)
+    count = graph.reduce("sum", axis, graph.map("where", attained, share, graph.const(0)))
+    return Weight(() if graph.is_const(share) else (share,), (count,), condition=attained)
+
+
+def _ties(graph: HashConsedGraph, array: int, result: int) -> int:
+    """How many elements attain each element of an array that is a maximum or minimum, as the result is; else 1."""
+    outer, node = graph.node(result), graph.node(array)
+    if outer is None or node is None or not isinstance(node.box.op, Reduce) or not isinstance(outer.box.op, Reduce):
+        return graph.const(1)
+    if node.box.op.monoid != outer.box.op.monoid:
+        return graph.const(1)
+    (inner,) = node.inputs
+    attained, share = graph.map("eq", inner, array), _ties(graph, inner, array)
+    return graph.reduce("sum", node.box.op.axis, graph.map("where", attained, share, graph.const(0)))
 
 
 REDUCTIONS: Mapping[str, Callable[[HashConsedGraph, str, int, int], Weight | None]] = {

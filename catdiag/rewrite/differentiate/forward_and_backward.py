@@ -59,7 +59,7 @@ def forward_and_backward(diagram: Diagram, ask: Z3, of: Outputs = None, wrt: Inp
     """The two passes, proved together. See `catdiag.program.Program.forward_and_backward`."""
     chosen, named = chosen_inputs(diagram, wrt), chosen_outputs(diagram, of)
     flat, count = unrolled(diagram), len(diagram.dom)
-    made = Linearization(flat, [ArrayType(diagram.cod[k].axes) for k in named.values()])
+    made = Linearization(flat, [ArrayType(diagram.cod[k].axes) for k in named.values()], element_guards=True)
     graph = made.graph
     for place in range(len(named)):
         graph.mark(count + place)

@@ -18,6 +18,7 @@ from typing import Protocol
 
 from catdiag.category.ops import Box, Map, Rename
 from catdiag.category.types import ArrayType, Axis, Ty
+from catdiag.rewrite.differentiate.row_conditions import of_elements, without_implied
 from catdiag.rewrite.hash_consed_graph import HashConsedGraph
 
 Wires = Sequence["int | None"]
@@ -129,6 +130,7 @@ class Guarded:
 
     Numbers stay in front of products, where they cancel. Guards stay around products too: `where(c, g, 0)·w` becomes
     `where(c, g·w, 0)`, which has a value where c is false and w has none, as in a row in which everything is masked.
+    Beside a guard c, one that it holds somewhere in the row (`any_x c`) is left out.
     """
 
     number: Fraction
@@ -151,7 +153,7 @@ class Guarded:
                 wire = node.inputs[1 if when else 2]
             else:
                 break
-        return Guarded(number, tuple(guards), wire)
+        return Guarded(number, without_implied(graph, guards), wire)
 
     def made(self, graph: HashConsedGraph) -> int:
         """The wire that it means."""
@@ -187,9 +189,14 @@ def _sum(graph: HashConsedGraph, a: int, b: int) -> int:
     if one.number < 0 < two.number:
         one, two = two, one
     if one.guards != two.guards or abs(one.number) != 1 or abs(two.number) != 1:
+        # What both are guarded by stays around the sum, which may be multiplied by what has no value elsewhere.
+        common = tuple(g for g in one.guards if g in two.guards)
+        one, two = (replace(a, guards=tuple(g for g in a.guards if g not in common)) for a in (one, two))
         if two.number < 0 < one.number:
-            return graph.map("sub", one.made(graph), replace(two, number=-two.number).made(graph))
-        return graph.map("add", one.made(graph), two.made(graph))
+            made = graph.map("sub", one.made(graph), replace(two, number=-two.number).made(graph))
+        else:
+            made = graph.map("add", one.made(graph), two.made(graph))
+        return guarded(graph, common, made)
     sign = "add" if one.number == two.number else "sub"
     (quotient, top), (other, below) = _operands(graph, one.wire, "div"), _operands(graph, two.wire, "div")
     if quotient and other and top[1] == below[1]:
@@ -249,8 +256,6 @@ def weighted(
     gone = {a.name for a in summed}
     given = Guarded.of(graph, wire)
     own = () if weight.condition is None else ((weight.condition, weight.when),)
-    guards = tuple(dict.fromkeys((*own, *given.guards)))
-    inside = tuple(guard for guard in guards if gone & set(graph.names(guard[0])))
     number, core, after = given.number * weight.number, given.wire, list[int]()
     for divisor in weight.divisors:
         value = graph.const_value(divisor)
@@ -264,8 +269,14 @@ def weighted(
         core = top[1][0]
         after.append(top[1][1])
     core_number, inner, outer = graph.const_value(core), list[int](), list[int]()
+    guards = without_implied(graph, (*own, *given.guards))
+    guards, elements = of_elements(graph, guards, [core, *weight.factors])
+    if not gone:
+        guards, elements = (*guards, *elements), ()
+    inside = tuple(guard for guard in guards if gone & set(graph.names(guard[0])))
     if core_number is None or inside:
-        (inner if inside or set(graph.names(core)) & gone else outer).append(guarded(graph, inside, core))
+        around = (*inside, *elements) if graph.node(core) is not None else inside
+        (inner if inside or set(graph.names(core)) & gone else outer).append(guarded(graph, around, core))
     else:
         number *= core_number
     for factor in weight.factors:
@@ -274,6 +285,7 @@ def weighted(
         w = factor if parts.guards else parts.wire
         number *= value if value is not None else 1 if parts.guards else parts.number
         if value is None:
+            w = guarded(graph, elements, w) if graph.node(factor) is not None else w
             (inner if set(graph.names(w)) & gone else outer).append(_within(graph, inside, w))
     if number == 0:
         return None

@@ -24,12 +24,12 @@ class Linearization:
     """A flat diagram in a hash-consed graph, to be differentiated by some of its inputs.
 
     `further` are the types of the tangents or cotangents, which are inputs of the graph after those of the diagram. A
-    wire in `constant` has the derivative 0.
+    wire in `constant` has the derivative 0. `element_guards` is that of the graph.
     """
 
-    def __init__(self, flat: Diagram, further: Sequence[ArrayType], constant: Collection[int] = ()) -> None:
-        self.graph = HashConsedGraph(Ty(*flat.dom, *further))
-        self.constant = set(constant)
+    def __init__(self, flat: Diagram, further: Sequence[ArrayType], element_guards: bool = False) -> None:
+        self.graph = HashConsedGraph(Ty(*flat.dom, *further), element_guards)
+        self.constant: set[int] = set()
         now = list(range(len(flat.dom)))
         for node in flat.graph.nodes:
             first = self.graph.add(node.box, [now[w] for w in node.inputs])

@@ -1,0 +1,103 @@
+"""Conditions that hold somewhere along an axis, `any_x c`, in terms of the condition c itself.
+
+Rows in which everything is masked are 0 by `where(any_x c, …, 0)`, and so are their cotangents. An array that depends
+on `any_x c` can be computed in no block of x alone, as the cotangents of keys and values are. But where a factor of a
+product is 0 unless c holds, c says all: if it holds at an index, it holds somewhere in the row.
+
+A backward pass has guards of elements for that reason. Other gradients have those of rows: where they are
+differentiated again, sums over rows without c are multiplied by what has no value there.
+
+A guard is a condition, by wire, with the value that it has: `any_x c` and c, or `all_x c` and c with the value false.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import TypeAlias
+
+from catdiag.category.ops import Reduce
+from catdiag.rewrite.hash_consed_graph import HashConsedGraph
+
+Guard: TypeAlias = tuple[int, bool]
+
+_CONJUNCTIONS = {("and", True), ("or", False)}
+
+
+def _literals(graph: HashConsedGraph, guards: Iterable[Guard]) -> set[Guard]:
+    """The guards that these are conjunctions of."""
+    found: set[Guard] = set()
+    todo = list(guards)
+    while todo:
+        wire, when = todo.pop()
+        node, fn = graph.node(wire), graph.function_of(wire)
+        if node is not None and (fn == "not" or (fn, when) in _CONJUNCTIONS):
+            todo += [(w, when != (fn == "not")) for w in node.inputs]
+        else:
+            found.add((wire, when))
+    return found
+
+
+def _in_row(graph: HashConsedGraph, guard: Guard) -> Guard | None:
+    """What a guard says to hold somewhere along one axis or several; None for other guards."""
+    wire, when = guard
+    monoid = "any" if when else "all"
+    while (node := graph.node(wire)) is not None and isinstance(node.box.op, Reduce) and node.box.op.monoid == monoid:
+        wire = node.inputs[0]
+    return (wire, when) if wire != guard[0] else None
+
+
+def without_implied(graph: HashConsedGraph, guards: Iterable[Guard]) -> tuple[Guard, ...]:
+    """The guards, each once, without those that say of a row what others say of its elements.
+
+    >>> from catdiag.category.types import ArrayType, Axis, Ty
+    >>> graph = HashConsedGraph(Ty(ArrayType((Axis("q"), Axis("x")), "bool")), element_guards=True)
+    >>> row = graph.reduce("any", "x", 0)
+    >>> without_implied(graph, ((row, True), (0, True)))
+    ((0, True),)
+    """
+    given = dict.fromkeys(guards)
+    if not graph.element_guards:
+        return tuple(given)
+    known = _literals(graph, given)
+    return tuple(g for g in given if (inner := _in_row(graph, g)) is None or not _literals(graph, [inner]) <= known)
+
+
+def of_elements(
+    graph: HashConsedGraph, guards: Sequence[Guard], factors: Collection[int]
+) -> tuple[tuple[Guard, ...], tuple[Guard, ...]]:
+    """Guards of a product: those that stay around all factors, and those of the one factor that is computed.
+
+    A guard without which that factor is 0 by its form need be around no other, and `any_x c` becomes c there. The other
+    factors are inputs, which have values everywhere.
+    """
+    if not graph.element_guards:
+        return tuple(guards), ()
+    computed = [w for w in factors if graph.node(w) is not None and graph.const_value(w) is None]
+    support = _literals(graph, _nonzero_only_where(graph, computed[0])) if len(computed) == 1 else set()
+    elements = {g: e for g in guards if _literals(graph, [e := _in_row(graph, g) or g]) <= support}
+    return tuple(g for g in guards if g not in elements), tuple(elements.values())
+
+
+def _nonzero_only_where(graph: HashConsedGraph, wire: int) -> set[Guard]:
+    """Guards without which an array is 0 if it has a value, read off its form: those of `where(c, u, 0)`, of
+    `exp(where(c, u, −∞) + v)`, of products with such factors, and of quotients of such arrays."""
+    found: set[Guard] = set()
+    todo = [(wire, False)]
+    while todo:
+        w, in_exponent = todo.pop()
+        node, fn = graph.node(w), graph.function_of(w)
+        if node is None:
+            continue
+        if fn == "where":
+            condition, *branches = node.inputs
+            for branch, other, when in zip(branches, reversed(branches), (True, False), strict=True):
+                if graph.is_bottom(other) if in_exponent else graph.const_value(other) == 0:
+                    found.add((condition, when))
+                    todo.append((branch, in_exponent))
+        elif fn == ("add" if in_exponent else "mul"):
+            todo += [(i, in_exponent) for i in node.inputs]
+        elif fn == "sub" if in_exponent else fn in ("div", "neg"):
+            todo.append((node.inputs[0], in_exponent))
+        elif fn == "exp" and not in_exponent:
+            todo.append((node.inputs[0], True))
+    return found
