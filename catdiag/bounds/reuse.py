@@ -18,7 +18,7 @@ from catdiag.bounds.bound_certificate import BoundSource
 from catdiag.bounds.coordinates import Atom, Indices, label
 from catdiag.bounds.covering_polytope import OPERANDS, cover
 from catdiag.bounds.dataflow import Flow, FlowOperation, Seen, downstream, path, trace
-from catdiag.category.ops import Einsum, Map, Reduce
+from catdiag.category.ops import ARITHMETIC, Einsum, Map, Reduce
 from catdiag.category.types import Size
 from catdiag.schedule.element_widths import Widths
 
@@ -169,11 +169,7 @@ class SourceReader:
         flow = self.flow
         for w in sorted(met):
             place = flow.arrays[w].producer
-            if (
-                place < 0
-                or not flow.acts[place].unconditional
-                or not isinstance(flow.acts[place].box.op, (Map, Einsum, Reduce))
-            ):
+            if place < 0 or not flow.acts[place].unconditional or not isinstance(flow.acts[place].box.op, ARITHMETIC):
                 continue
             act, at = flow.acts[place], met[w].coordinates
             if any(v in met for v in act.reads) or any(len(i) != 1 for i in at.values()):
@@ -259,7 +255,7 @@ class SourceReader:
         """The boxes that combine several arrays, each with the ways in which its result may be counted."""
         seen: set[tuple[object, ...]] = set()
         for act in self.flow.acts:
-            if not act.unconditional or not isinstance(act.box.op, (Map, Einsum, Reduce)):
+            if not act.unconditional or not isinstance(act.box.op, ARITHMETIC):
                 continue
             spaces = [self.flow.arrays[w].axes for w in act.reads]
             atoms = {a: e.size for axes in spaces for a, e in axes.items()}

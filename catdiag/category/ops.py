@@ -68,6 +68,8 @@ class Einsum:
     """A contraction: the product of the inputs, summed over the axes that the output does not have."""
 
     name: ClassVar[str] = "einsum"
+    monoid: ClassVar[str] = "sum"
+    combines: ClassVar[str] = COMBINES["sum"]
 
 
 @dataclass(frozen=True)
@@ -260,6 +262,18 @@ class GroupOp(NestingOp):
         return GroupOp, self.tiles, self.added
 
 
+ARITHMETIC = (Map, Einsum, Reduce)
+"""The operations that compute numbers of the entries of their inputs."""
+
+REDUCTIONS = (Einsum, Reduce)
+"""The operations that combine entries along axes by a monoid; an einsum may sum over none."""
+
+INDEX_MAPS = (Rename, Reindex, View)
+"""The operations that compute nothing: their results have entries of the inputs, at other indices."""
+
+NULLARY = (Index, SizeOf, Const)
+"""The operations without inputs."""
+
 NESTING = (Call, FoldOp, GroupOp)
 """The operations with diagrams as bodies."""
 
@@ -296,6 +310,8 @@ def tiled_axes(op: Operation) -> tuple[tuple[str, str], ...]:
 
 def op_fact(table: Mapping[type[Op], V], op: Operation) -> V | None:
     """The row of an operation in a table of facts; a subclass is read as its class. None where nothing is known."""
+    if type(op) in table:
+        return table[type(op)]  # type: ignore[index]
     return next((table[kind] for kind in type(op).__mro__ if kind in table), None)
 
 

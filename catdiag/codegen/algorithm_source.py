@@ -312,7 +312,7 @@ def _is_number(of: PythonExpression) -> bool:
 
 def _is_long(box: ops.Box) -> bool:
     """Whether the result of a box gets a name of its own: what is no scalar function of arrays."""
-    return not isinstance(box.op, (ops.Map, ops.Const, ops.SizeOf, ops.Index))
+    return not isinstance(box.op, (ops.Map, *ops.NULLARY))
 
 
 def _refused(writer: _SourceWriter, box: ops.Box, operands: Sequence[PythonExpression]) -> PythonExpression:

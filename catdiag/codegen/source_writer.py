@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 
-from catdiag.category.ops import Const, Index, SizeOf
+from catdiag.category.ops import NULLARY
 from catdiag.codegen.names import Names
 from catdiag.codegen.syntax import Name, PythonExpression
 from catdiag.schedule.loop_nest import LoopNest
@@ -106,7 +106,7 @@ class Writer(ABC):
         target = let.targets[0]
         state = self._state(let, carried)
         if len(let.targets) == 1 and state is None:
-            atom = isinstance(let.box.op, (Const, SizeOf, Index)) or str(text) in {str(self.text[a]) for a in let.args}
+            atom = isinstance(let.box.op, NULLARY) or str(text) in {str(self.text[a]) for a in let.args}
             atom = atom or (target.inlined and not target.ty.axes and len(str(text)) <= 24)
             once = self.uses.get(target, 0) <= 1 and self.used_in.get(target) is body
             if atom or self.stays(let, text) or (once and len(str(text)) <= self.longest):

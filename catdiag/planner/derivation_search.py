@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, SupportsFloat, TypeVar
 
+from catdiag.category import op_facts
 from catdiag.category.diagram import Diagram, HasDiagram
-from catdiag.category.ops import Einsum, Reduce
 from catdiag.category.substitution import inline
 from catdiag.cost.traffic import io
 from catdiag.rewrite.derivation import Derivation, derivation_of
@@ -67,11 +67,7 @@ def reduced_axes(diagram: Diagram, kept: bool = False) -> list[str]:
     outside = {name for ty in diagram.cod for name in ty.names}
     found: dict[str, None] = {}
     for box in inline(diagram).boxes:
-        if isinstance(box.op, Reduce):
-            found[box.op.axis] = None
-        elif isinstance(box.op, Einsum):
-            for ty in box.dom:
-                found.update(dict.fromkeys(n for n in ty.names if n not in box.cod[0].names))
+        found.update(dict.fromkeys(op_facts.reduced_axes(box)))
     return [name for name in found if (name in outside) == kept]
 
 

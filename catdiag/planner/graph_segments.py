@@ -21,6 +21,7 @@ from itertools import pairwise
 
 from catdiag.category.diagram import Diagram, Graph, Node, of_graph, reachable
 from catdiag.category.graph_writer import GraphWriter, part_of
+from catdiag.category.op_facts import elementwise
 from catdiag.category.ops import Box, Call, Einsum, Generic, GroupOp, array_name, bodies
 from catdiag.category.substitution import inline
 from catdiag.category.types import STORED
@@ -29,7 +30,7 @@ from catdiag.prover.congruence import has_generators
 from catdiag.rewrite.fuse import assigned
 from catdiag.schedule.element_widths import cast_type, width
 from catdiag.schedule.full_precision import statistics
-from catdiag.schedule.live_ranges import elementwise, is_view, rematerialized, view_roots
+from catdiag.schedule.live_ranges import is_view, rematerialized, view_roots
 from catdiag.schedule.operand_types import result_type, widest_of
 from catdiag.schedule.stored_types import element_types, output_names, rest_type
 

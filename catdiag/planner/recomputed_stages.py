@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from catdiag.category.diagram import Diagram, of_graph
+from catdiag.category.op_facts import elementwise
 from catdiag.category.ops import Box, Reduce
 from catdiag.category.types import BYTES, ArrayType, Ty, size_value
 from catdiag.planner.graph_segments import Segment, StageSequence
@@ -22,7 +23,7 @@ from catdiag.planner.kernel_candidates import PlanTarget
 from catdiag.prover.composites import made_of, piece
 from catdiag.prover.congruence import has_generators
 from catdiag.rewrite.merge_axes import merged_early
-from catdiag.schedule.live_ranges import elementwise, multiplies
+from catdiag.schedule.live_ranges import multiplies
 
 WORTH = 0.15
 """The part of a plan's time that saving and loading arrays takes from which on recomputing them is looked at."""

@@ -12,8 +12,8 @@ from collections.abc import Collection, Sequence
 
 from catdiag.category.graph import Box, Graph
 from catdiag.category.index_maps import leaves
+from catdiag.category.op_facts import transposes
 from catdiag.category.ops import Generic, Reindex, View
-from catdiag.codegen.triton.opaque_call import transposes
 from catdiag.schedule.live_ranges import is_view, rematerialized, view_roots
 
 

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from catdiag.category.diagram import Diagram, of_graph
 from catdiag.category.graph import Graph
-from catdiag.category.ops import Const, Einsum, Index, Map, Reduce, SizeOf
+from catdiag.category.ops import ARITHMETIC, NULLARY
 from catdiag.category.substitution import inline
 from catdiag.category.types import ArrayType, Ty, size_symbols
 from catdiag.kernel.terms import KernelError
@@ -184,9 +184,9 @@ def _cuttable(diagram: Diagram) -> list[int]:
     varies = [True] * len(graph.dom)
     found = []
     for node in graph.nodes:
-        of_inputs = any(varies[w] for w in node.inputs) and not isinstance(node.box.op, (Const, Index, SizeOf))
+        of_inputs = any(varies[w] for w in node.inputs) and not isinstance(node.box.op, NULLARY)
         for ty in node.box.cod:
-            if of_inputs and ty.element in ("real", "int") and isinstance(node.box.op, (Einsum, Reduce, Map)):
+            if of_inputs and ty.element in ("real", "int") and isinstance(node.box.op, ARITHMETIC):
                 found.append(len(varies))
             varies.append(of_inputs)
     return found

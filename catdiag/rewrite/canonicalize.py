@@ -10,6 +10,7 @@ from fractions import Fraction
 from catdiag.category.diagram import Diagram, Graph, Node, of_graph, reachable
 from catdiag.category.graph_writer import GraphWriter
 from catdiag.category.index_maps import Read
+from catdiag.category.op_facts import reduced_axes
 from catdiag.category.ops import Box, Einsum, Map, Reduce, Rename, View, einsum_box, map_box, reduce_box, reindex_box
 from catdiag.category.types import ArrayType, Ty
 from catdiag.rewrite.hash_consed_graph import HashConsedGraph
@@ -128,7 +129,7 @@ class _ReadOrder:
         node = self.makers.get(wire)
         if node is None or not isinstance(node.box.op, (Map, Einsum)):
             return False
-        return not taken & {n for t in node.box.dom for n in t.names if n not in node.box.cod[0].names}
+        return not taken & set(reduced_axes(node.box))
 
     def _made(self, box: Box, inputs: tuple[int, ...]) -> int:
         """The same scalar function or contraction on other inputs."""

@@ -27,7 +27,8 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from catdiag.category.diagram import Diagram, Graph, of_graph, reachable
-from catdiag.category.ops import Box, Einsum, Map, Reduce, Rename, bodies
+from catdiag.category.op_facts import monoid_of, scalar_function, transposes
+from catdiag.category.ops import ARITHMETIC, Box, Einsum, Map, Rename, bodies
 from catdiag.category.scalars import Cast
 from catdiag.category.substitution import inline
 from catdiag.category.types import Axis, Size, size_value
@@ -321,7 +322,7 @@ class _Reassociation:
     def _region(self, place: int) -> ProductRegion | None:
         """The largest region whose result a box makes; None where it has one factor, or sums over nothing."""
         root = self.graph.nodes[place].box
-        if not isinstance(root.op, (Einsum, Map, Reduce)):
+        if not isinstance(root.op, ARITHMETIC):
             return None
         region = ProductRegion({a.name: k for k, a in enumerate(root.cod[0].axes)}, [], [])
         for axis in root.cod[0].axes:
@@ -354,7 +355,7 @@ class _Reassociation:
                     here[axis.name] = region.index(axis)
         for k, wire in enumerate(node.inputs):
             inner = {name: here[name] for name in self.types[wire].names}
-            if k == 1 and isinstance(op, Map) and op.fn == "div":
+            if k == 1 and scalar_function(op) == "div":
                 region.factors.append(RegionFactor(wire, inner, True))
             else:
                 todo.append((wire, inner))
@@ -363,14 +364,10 @@ class _Reassociation:
 
 def _multilinear(box: Box) -> bool:
     """Whether a box is a product of its inputs, summed over axes, in any layout: of real numbers."""
-    op = box.op
     if len(box.cod) != 1 or any(ty.element != "real" for ty in (*box.dom, *box.cod)):
         return False
-    if isinstance(op, Rename):
-        return len(box.cod[0].axes) == len(box.dom[0].axes)
-    if isinstance(op, Reduce):
-        return op.monoid == "sum"
-    return isinstance(op, Einsum) or (isinstance(op, Map) and (op.fn in ("mul", "div") or isinstance(op.fn, Cast)))
+    fn = scalar_function(box.op)
+    return transposes(box) or monoid_of(box.op) == "sum" or fn in ("mul", "div") or isinstance(fn, Cast)
 
 
 def _casts(box: Box) -> bool:

@@ -18,7 +18,8 @@ from dataclasses import dataclass
 
 from catdiag.category.diagram import Diagram, Graph, Node, of_graph, reachable
 from catdiag.category.index_maps import Reindex
-from catdiag.category.ops import Box, Einsum, Map, Reduce, Rename
+from catdiag.category.op_facts import monoid_of, transposes
+from catdiag.category.ops import ARITHMETIC, Box, Einsum, Reduce, Rename
 from catdiag.category.substitution import inline
 from catdiag.category.types import ArrayType, Axis, Ty
 from catdiag.rewrite.hash_consed_graph import HashConsedGraph
@@ -114,18 +115,17 @@ class _Rebuilding:
         is not computed so."""
         box, op = node.box, node.box.op
         axes = {self.arrays[w].axis for w in node.inputs if w in self.arrays}
-        if len(axes) != 1 or len(box.cod) != 1 or not isinstance(op, (Map, Einsum, Reduce, Rename)):
+        if len(axes) != 1 or len(box.cod) != 1 or not isinstance(op, (*ARITHMETIC, Rename)):
             return None
         (axis,) = axes
-        if isinstance(op, Rename) and (
-            len(box.dom[0].axes) != len(box.cod[0].axes) or any(axis.name in pair for pair in op.pairs)
-        ):
+        if isinstance(op, Rename) and (not transposes(box) or any(axis.name in pair for pair in op.pairs)):
             return None
         for w, ty in zip(node.inputs, box.dom, strict=True):
             if (ty.axis(axis.name) is not None and w not in self.arrays) or any(ty.axis(p.name) for p in axis.parts):
                 return None
         reduces = box.cod[0].axis(axis.name) is None
-        if reduces and (not isinstance(op, (Einsum, Reduce)) or not self._joins(op)):
+        joins = _JOINED.get(monoid_of(op), "")
+        if reduces and not joins:
             return None
         made = tuple(self._terms(node, axis))
         if not reduces:
@@ -133,7 +133,7 @@ class _Rebuilding:
         self.reduced[axis.name] = None
         result, *others = made
         for other in others:
-            result = self.terms.map(self._joins(op), result, other, line=box.line)
+            result = self.terms.map(joins, result, other, line=box.line)
         return self.terms.cast(result, box.cod[0])
 
     @staticmethod

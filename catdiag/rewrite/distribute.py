@@ -25,7 +25,8 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from catdiag.category.diagram import Diagram, Graph, of_graph, reachable
-from catdiag.category.ops import Box, Einsum, FoldOp, GroupOp, Map, Reduce, Rename
+from catdiag.category.op_facts import monoid_of, reduced_axes, scalar_function
+from catdiag.category.ops import Box, Einsum, FoldOp, GroupOp, Map, Rename
 from catdiag.category.substitution import inline
 from catdiag.frontend.signature import axis_names
 from catdiag.rewrite.deferred_scaling import DeferredScaling
@@ -217,8 +218,8 @@ class _Expansion(DeferredScaling):
             inputs = [terms.cast(terms.map("max", inputs[0], terms.const(0), line=box.line), box.dom[0])]
         carried = self.carry(box, inputs)
         first = terms.add(box, inputs) if carried is None else carried
-        scalar = isinstance(op, Map) and op.fn in (*_OPENED, "where", "min")
-        if rounded and (scalar or isinstance(op, Rename) or (isinstance(op, Reduce) and op.monoid in ("max", "min"))):
+        scalar = scalar_function(op) in (*_OPENED, "where", "min")
+        if rounded and (scalar or isinstance(op, Rename) or monoid_of(op) in ("max", "min")):
             self.rounded.add(first)
         return first
 
@@ -297,7 +298,7 @@ class _Expansion(DeferredScaling):
                 opened.add(w)
         # There is nothing to distribute over if there are nested sums only.
         makers = [self.graph.node(w) for w in opened]
-        return opened if any(n is not None and isinstance(n.box.op, (Map, Rename)) for n in makers) else set()
+        return opened if any(n is not None and not _summed(n.box) for n in makers) else set()
 
     def _opens(self, box: Box, wide: Sequence[set[str]]) -> bool:
         """Whether a box may be expanded; a nested sum only where its result is as large as the summand."""
@@ -306,7 +307,7 @@ class _Expansion(DeferredScaling):
             return False
         if _summed(box):
             return any(axes <= set(box.cod[0].names) for axes in wide)
-        return isinstance(op, Rename) or (isinstance(op, Map) and op.fn in _OPENED)
+        return isinstance(op, Rename) or scalar_function(op) in _OPENED
 
     def _covered(self, inputs: list[int], axes: frozenset[str]) -> NotSeparable | None:
         """The refusal for the first box above a sum that is no polynomial and hides an expandable array; None if there
@@ -390,6 +391,4 @@ def _grows(box: Box, bound: frozenset[str] | None) -> bool:
 
 def _summed(box: Box) -> frozenset[str]:
     """The axes that a box sums over; empty for other boxes."""
-    if isinstance(box.op, Einsum) or (isinstance(box.op, Reduce) and box.op.monoid == "sum"):
-        return frozenset(n for ty in box.dom for n in ty.names if n not in box.cod[0].names)
-    return frozenset()
+    return frozenset(reduced_axes(box)) if monoid_of(box.op) == "sum" else frozenset()

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from catdiag.category.diagram import Diagram, Node, of_graph
 from catdiag.category.graph_writer import GraphWriter
-from catdiag.category.ops import Box, Const, FoldOp, GroupOp, Index, SizeOf, array_name
+from catdiag.category.ops import NULLARY, Box, FoldOp, GroupOp, array_name
 from catdiag.category.substitution import inline
 from catdiag.category.types import ArrayType, Axis, Ty
 from catdiag.rewrite.derivation import Derivation, NotProved, titled
@@ -90,7 +90,7 @@ class Opened:
     def _put(self, box: Box, reads: Sequence[int], tiles: Tiles, wholes: Mapping[str, Axis]) -> list[int]:
         """Adds a box as an atom, with full types for its results, and gives the wires that it makes."""
         view = is_view(box)
-        source = isinstance(box.op, (Index, SizeOf, Const))
+        source = isinstance(box.op, NULLARY)
         rematerialized = source or (
             bool(reads) and all(self.free[w] for w in reads) and not isinstance(box.op, (FoldOp, GroupOp))
         )

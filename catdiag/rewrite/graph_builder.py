@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 
 from catdiag.category.diagram import Diagram, of_graph
 from catdiag.category.graph_writer import GraphWriter
-from catdiag.category.ops import Box, Einsum, Map, Reduce, Reindex, View, map_box
+from catdiag.category.ops import INDEX_MAPS, REDUCTIONS, Box, Map, map_box
 from catdiag.category.scalars import Apply
 from catdiag.category.types import ArrayType, Axis, Ty
 from catdiag.rewrite.hash_consed_graph import HashConsedGraph
@@ -78,6 +78,6 @@ def element_type(box: Box, dom: Sequence[ArrayType]) -> str:
     if isinstance(op, Map) and not isinstance(op.fn, Apply):
         made = map_box(op.fn, dom).cod[0].element
         return made if made == "extended" and declared in ("real", "int") else declared
-    if isinstance(op, (Reduce, Einsum, Reindex, View)) and extended and declared in ("real", "int"):
+    if isinstance(op, (*REDUCTIONS, *INDEX_MAPS)) and extended and declared in ("real", "int"):
         return "extended"
     return declared

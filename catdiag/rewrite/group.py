@@ -13,6 +13,7 @@ from typing import Any
 from catdiag.category import ops
 from catdiag.category.diagram import Diagram, Graph, Node, of_graph
 from catdiag.category.graph_writer import GraphWriter, part_of
+from catdiag.category.op_facts import monoid_of, moves_positions
 from catdiag.category.ops import Box, Operation, bodies, op_row
 from catdiag.category.resizing import with_sizes
 from catdiag.category.substitution import inline
@@ -219,9 +220,7 @@ def _check_box(box: Box, axis: str, adds: bool = False) -> None:
     todo = [box]
     while todo:
         item = todo.pop()
-        summed = adds and (
-            isinstance(item.op, ops.Einsum) or (isinstance(item.op, ops.Reduce) and item.op.monoid == "sum")
-        )
+        summed = adds and monoid_of(item.op) == "sum"
         why = None if summed else _obstacle(item, axis)
         if why is not None:
             raise NotGroupable(
@@ -338,9 +337,7 @@ def _outside(graph: Graph, axes: Iterable[Axis]) -> set[int]:
         if is_rematerialized(node, rematerialized):
             rematerialized.update(outputs)
         renames = isinstance(op, ops.Rename) and any(a.name in pair for pair in op.pairs for a in axes)
-        remade = (isinstance(op, ops.Reindex) and any(op.touches(a.name) for a in axes)) or (
-            isinstance(op, ops.View) and any(op.reads_at(a.name) for a in axes)
-        )
+        remade = any(moves_positions(op, a.name) for a in axes)
         trusts = (
             isinstance(op, ops.View) and op.trusts_inputs()
         )  # that indices are in range is known of a whole index array, not of a tile of it
@@ -354,8 +351,7 @@ def _outside(graph: Graph, axes: Iterable[Axis]) -> set[int]:
             found.add(place)
             given.update(outputs)
         elif is_rematerialized(node, rematerialized) or (
-            (isinstance(op, (ops.Rename, ops.Reindex, ops.View)) or is_view(node.box))
-            and all(w in given or w in forms for w in node.inputs)
+            (isinstance(op, ops.INDEX_MAPS) or is_view(node.box)) and all(w in given or w in forms for w in node.inputs)
         ):
             forms.update(dict.fromkeys(outputs, place))
     return found

@@ -8,14 +8,15 @@ The equation is proved elsewhere, as for any rewrite.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
 from catdiag.category.graph import Graph
-from catdiag.category.ops import Box, Einsum, FoldOp, Map, Reduce, Reindex, Rename
-from catdiag.category.scalars import Cast
+from catdiag.category.op_facts import monoid_of
+from catdiag.category.ops import Box, Einsum, FoldOp, Map, Op, Reduce, Reindex, Rename, op_fact
+from catdiag.category.scalars import Cast, ScalarFunction
 from catdiag.category.substitution import inline
 
 
@@ -68,10 +69,10 @@ def _of_box(box: Box, args: Sequence[Share | NoPart], axis: str) -> list[Share |
             made.append(Share.TILE)
         elif Share.TILE not in args:
             made.append(Share.SHARED)
-        elif isinstance(box.op, Einsum) or (isinstance(box.op, Reduce) and box.op.monoid == "sum"):
+        elif monoid_of(box.op) == "sum":
             made.append(Share.PART if ty.element == "real" else NoPart(f"{box.name} adds up no real numbers", box.line))
-        elif isinstance(box.op, Reduce):
-            words = f"{box.name} combines it by {box.op.monoid}, and groups combine their parts by sums only"
+        elif monoid_of(box.op):
+            words = f"{box.name} combines it by {monoid_of(box.op)}, and groups combine their parts by sums only"
             made.append(NoPart(words, box.line))
         else:
             made.append(NoPart(f"{box.name} is no sum over it", box.line))
@@ -81,21 +82,11 @@ def _of_box(box: Box, args: Sequence[Share | NoPart], axis: str) -> list[Share |
 def _is_linear(box: Box, args: Sequence[Share | NoPart]) -> bool:
     """Whether a box of parts makes a part: a linear function of parts, with coefficients that groups share."""
     parts = [a is Share.PART for a in args]
-    op = box.op
-    if Share.TILE in args:
-        return False
-    if isinstance(op, Einsum):
-        return sum(parts) == 1
-    if isinstance(op, Reduce):
-        return op.monoid == "sum"
-    if isinstance(op, (Rename, Reindex)):
-        return all(parts)
-    if isinstance(op, Map):
-        return isinstance(op.fn, Cast) or (isinstance(op.fn, str) and op.fn in LINEAR and LINEAR[op.fn](parts))
-    return False
+    row = op_fact(LINEAR, box.op)
+    return Share.TILE not in args and row is not None and row(box.op, parts)
 
 
-LINEAR: Mapping[str, Any] = {
+LINEAR_FUNCTIONS: Mapping[str, Callable[[Sequence[bool]], bool]] = {
     "add": all,
     "sub": all,
     "neg": all,
@@ -103,3 +94,16 @@ LINEAR: Mapping[str, Any] = {
     "div": lambda parts: parts == [True, False],
 }
 """The scalar functions that are linear, given which of their arguments are parts."""
+
+
+def _function(fn: ScalarFunction, parts: Sequence[bool]) -> bool:
+    return isinstance(fn, Cast) or (isinstance(fn, str) and fn in LINEAR_FUNCTIONS and LINEAR_FUNCTIONS[fn](parts))
+
+
+LINEAR: Mapping[type[Op], Callable[[Any, Sequence[bool]], bool]] = {
+    Map: lambda op, parts: _function(op.fn, parts),
+    Einsum: lambda op, parts: sum(parts) == 1,
+    Reduce: lambda op, parts: op.monoid == "sum",
+    **dict.fromkeys((Rename, Reindex), lambda op, parts: all(parts)),
+}
+"""Whether an operation is linear, given which of its inputs are parts. What has no row is not known to be."""

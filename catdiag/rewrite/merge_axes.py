@@ -11,8 +11,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from catdiag.category.diagram import Diagram, Graph, Node, of_graph, reachable
-from catdiag.category.index_maps import Reindex, View
-from catdiag.category.ops import Box, Einsum, Index, Map, Reduce, Rename, einsum_box, index_box, reindex_box
+from catdiag.category.index_maps import Reindex
+from catdiag.category.op_facts import reduced_axes
+from catdiag.category.ops import (
+    ARITHMETIC,
+    INDEX_MAPS,
+    Box,
+    Einsum,
+    Index,
+    Map,
+    Reduce,
+    Rename,
+    einsum_box,
+    index_box,
+    reindex_box,
+)
 from catdiag.category.types import ArrayType, Axis, Ty, product, size_value
 from catdiag.rewrite.hash_consed_graph import HashConsedGraph
 
@@ -98,7 +111,7 @@ class MergingGraph(HashConsedGraph):
     def _free(self, wire: int) -> bool:
         """Whether the array of a wire can have any layout: a box computes it, and one box reads it."""
         node = self.node(wire)
-        return wire in self.read_once and node is not None and isinstance(node.box.op, (Einsum, Map, Reduce))
+        return wire in self.read_once and node is not None and isinstance(node.box.op, ARITHMETIC)
 
     def _laid_out(self, wire: int, names: Sequence[str]) -> int:
         """The wire, its axes in an order in which these are neighbors: the array is to be stored so."""
@@ -126,7 +139,7 @@ class MergingGraph(HashConsedGraph):
         if node is not None and isinstance(node.box.op, Reindex) and node.box.op.kind == "split":
             axis, before = node.box.op.axis, self._in_memory(node.inputs[0])
             order = tuple(n for name in before for n in ([p.name for p in axis.parts] if name == axis.name else [name]))
-        elif node is not None and isinstance(node.box.op, (Reindex, View)):
+        elif node is not None and isinstance(node.box.op, INDEX_MAPS):
             return ()
         return tuple(pairs.get(n, n) for n in order)
 
@@ -172,7 +185,7 @@ class _EarlyMerges(MergingGraph):
 
     def _free(self, wire: int) -> bool:
         node = self.node(wire)
-        return node is not None and isinstance(node.box.op, (Einsum, Map, Reduce))
+        return node is not None and isinstance(node.box.op, ARITHMETIC)
 
     def _merged(self, wire: int, axis: Axis, line: str | None = None) -> int:
         """The wire with the parts of an axis merged; itself if it has none of them."""
@@ -222,5 +235,4 @@ def _passed(box: Box, parts: Sequence[str]) -> bool:
     """Whether a box does the same at each index of the parts of an axis, which it does not sum over."""
     if isinstance(box.op, Rename):
         return not box.op.pairs
-    summed = {n for ty in box.dom for n in ty.names} - set(box.cod[0].names)
-    return isinstance(box.op, (Map, Einsum, Reduce)) and not summed & set(parts)
+    return isinstance(box.op, ARITHMETIC) and not set(reduced_axes(box)) & set(parts)

@@ -7,11 +7,13 @@ unless c, its exponential is 0 unless c, and a product is 0 unless no factor is 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
+from typing import Any
 
 from catdiag.category.diagram import Diagram, Graph, of_graph, reachable
-from catdiag.category.ops import Box, Const, Einsum, FoldOp, Map, Reduce, Rename
+from catdiag.category.op_facts import monoid_of, reduced_axes
+from catdiag.category.ops import Box, Const, Einsum, FoldOp, Map, Op, Reduce, Rename, op_fact
 from catdiag.category.scalars import Apply, Cast, ScalarFunction
 from catdiag.category.types import Ty
 from catdiag.rewrite.hash_consed_graph import HashConsedGraph
@@ -124,24 +126,25 @@ class Support:
 
     def _rule(self, box: Box, inputs: tuple[int, ...]) -> dict[Value, Condition]:
         """The conditions of a box's results, by value."""
-        op = box.op
-        if isinstance(op, Const):
-            return {op.value: False}
-        if isinstance(op, Map):
-            return self._map(op.fn, inputs)
-        if isinstance(op, Einsum):
-            bound = {n for t in box.dom for n in t.names} - set(box.cod[0].names)
-            return {ZERO: self.somewhere(self.both(self.unless(w, ZERO) for w in inputs), sorted(bound))}
-        if isinstance(op, Reduce):
-            values = (UNITS.get(op.monoid), ZERO) if op.monoid in ("max", "min") else (UNITS[op.monoid],)
-            return {v: self.somewhere(self.unless(inputs[0], v), [op.axis]) for v in values}
-        if isinstance(op, Rename):
-            known = {v: self.unless(inputs[0], v) for v in (None, ZERO, ONE)}
-            pairs = dict(op.pairs)
-            return {v: c if isinstance(c, bool) else self.graph.rename(c, pairs) for v, c in known.items()}
-        return {}
+        row = op_fact(SUPPORT_RULES, box.op)
+        return {} if row is None else row(self, box.op, box, inputs)
 
-    def _map(self, fn: ScalarFunction, inputs: tuple[int, ...]) -> dict[Value, Condition]:
+    def contraction(self, box: Box, inputs: tuple[int, ...]) -> dict[Value, Condition]:
+        """The conditions of a sum of products, by value: it is 0 unless all factors differ from 0 somewhere."""
+        return {ZERO: self.somewhere(self.both(self.unless(w, ZERO) for w in inputs), sorted(reduced_axes(box)))}
+
+    def reduction(self, op: Reduce, wire: int) -> dict[Value, Condition]:
+        """The conditions of a reduction's result, by value: the unit unless an entry differs from it; and of extrema 0,
+        unless an entry differs from 0."""
+        values = (UNITS.get(op.monoid), ZERO) if op.monoid in ("max", "min") else (UNITS[op.monoid],)
+        return {v: self.somewhere(self.unless(wire, v), [op.axis]) for v in values}
+
+    def renaming(self, pairs: Mapping[str, str], wire: int) -> dict[Value, Condition]:
+        """The conditions of an array under other names, by value."""
+        known = {v: self.unless(wire, v) for v in (None, ZERO, ONE)}
+        return {v: c if isinstance(c, bool) else self.graph.rename(c, pairs) for v, c in known.items()}
+
+    def function(self, fn: ScalarFunction, inputs: tuple[int, ...]) -> dict[Value, Condition]:
         """The conditions of a scalar function's result, by value."""
         if isinstance(fn, Cast):
             return {v: self.unless(inputs[0], v) for v in (None, ZERO, ONE)}
@@ -175,15 +178,21 @@ class Support:
         while node is not None and isinstance(node.box.op, Rename) and not node.box.op.pairs:
             wire = node.inputs[0]
             node = self.graph.node(wire)
-        if node is None or axis not in {n for t in node.box.dom for n in t.names}:
+        if node is None or axis not in (reduced := reduced_axes(node.box)) or monoid_of(node.box.op) not in UNITS:
             return True
-        op = node.box.op
-        if isinstance(op, Reduce) and op.axis == axis and op.monoid in UNITS:
-            return self.unless(node.inputs[0], UNITS[op.monoid])
-        if isinstance(op, Einsum) and axis not in node.box.cod[0].names:
-            bound = {n for t in node.box.dom for n in t.names} - {*node.box.cod[0].names, axis}
-            return self.somewhere(self.both(self.unless(w, ZERO) for w in node.inputs), sorted(bound))
-        return True
+        # An element of several factors is 0 unless all of them differ from 0 somewhere along the other axes.
+        unit = UNITS[monoid_of(node.box.op)]
+        return self.somewhere(self.both(self.unless(w, unit) for w in node.inputs), sorted({*reduced} - {axis}))
+
+
+SUPPORT_RULES: Mapping[type[Op], Callable[[Support, Any, Box, tuple[int, ...]], dict[Value, Condition]]] = {
+    Const: lambda support, op, box, inputs: {op.value: False},
+    Map: lambda support, op, box, inputs: support.function(op.fn, inputs),
+    Einsum: lambda support, op, box, inputs: support.contraction(box, inputs),
+    Reduce: lambda support, op, box, inputs: support.reduction(op, inputs[0]),
+    Rename: lambda support, op, box, inputs: support.renaming(dict(op.pairs), inputs[0]),
+}
+"""The conditions of a box's results, by value, for each class of operations; of others nothing is known."""
 
 
 def body(terms: HashConsedGraph, outputs: Iterable[int], names: tuple[str, ...]) -> Diagram:

@@ -9,12 +9,14 @@ proves that the program still means the same.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import Any
 
 from catdiag.category.diagram import Diagram, Node
-from catdiag.category.ops import Box, Einsum, Map, Reduce, Reindex, Rename, View, reindex_box
+from catdiag.category.op_facts import reduced_axes
+from catdiag.category.ops import Box, Einsum, Map, Op, Reduce, Reindex, Rename, View, op_fact, reindex_box
 from catdiag.category.scalars import Cast, ScalarFunction
 from catdiag.category.types import ArrayType, Ty
 from catdiag.rewrite.canonicalize import canonical_graph, masks_in_exponents
@@ -169,20 +171,12 @@ class _MaximumReading:
 
     def _box(self, wire: int, node: Node) -> None:
         """Records the stabilized wires and the degrees of a box's results."""
-        box, op = node.box, node.box.op
+        box = node.box
         given = [self.known[w] for w in node.inputs]
         if wire in self.family:
             self.known[wire] = self._subtracted(wire, self._plain(*given[0], box))
-        elif isinstance(op, Map):
-            self.known[wire] = self._map(op.fn, box, given)
-        elif isinstance(op, Reduce):
-            self.known[wire] = self._reduced(op, box, *given[0])
-        elif isinstance(op, Einsum):
-            self.known[wire] = self._contracted(box, given)
-        elif isinstance(op, Rename) and given[0][1]:
-            self.known[wire] = self._renamed(dict(op.pairs), box, *given[0])
-        elif isinstance(op, (Reindex, View)) and any(d for _, d in given):
-            self.known[wire] = self._moved(op, box, given)
+        elif (row := op_fact(DEGREE_RULES, box.op)) is not None and (made := row(self, box.op, box, given)) is not None:
+            self.known[wire] = made
         else:
             wires = [self._plain(*g, box) for g in given]
             wires = [self.graph.cast(w, t) for w, t in zip(wires, box.dom, strict=True)]
@@ -223,7 +217,7 @@ class _MaximumReading:
         ty = ArrayType(terms.types[chosen].axes)
         return terms.add(Box(node.box.op, node.box.dom, Ty(ty)), node.inputs)
 
-    def _map(self, fn: ScalarFunction, box: Box, given: list[tuple[int, Degree]]) -> tuple[int, Degree]:
+    def function(self, fn: ScalarFunction, box: Box, given: list[tuple[int, Degree]]) -> tuple[int, Degree]:
         """The result of a scalar function and its degree: products add degrees, quotients subtract them, roots halve
         them.
         """
@@ -257,7 +251,8 @@ class _MaximumReading:
         ty = ArrayType(self.graph.types[made].axes, element)
         return self.graph.add(Box(node.box.op, node.box.dom, Ty(ty), box.line), wires)
 
-    def _reduced(self, op: Reduce, box: Box, wire: int, degree: Degree) -> tuple[int, Degree]:
+    def reduced(self, op: Reduce, box: Box, wire: int, degree: Degree) -> tuple[int, Degree]:
+        """The result of a reduction and its degree: that of its elements, for sums and extrema."""
         if degree and op.monoid not in ("sum", "max", "min"):
             self._plain(wire, degree, box)
         wire, degree = self._over({op.axis}, wire, degree)
@@ -265,13 +260,13 @@ class _MaximumReading:
             wire = self.graph.cast(wire, self._fit(wire, box.dom[0]))
         return self.graph.reduce(op.monoid, op.axis, wire, box.line), degree
 
-    def _contracted(self, box: Box, given: list[tuple[int, Degree]]) -> tuple[int, Degree]:
+    def contracted(self, box: Box, given: list[tuple[int, Degree]]) -> tuple[int, Degree]:
+        """The result of a contraction and its degree: the sum of those of its factors."""
         kept = list(box.cod[0].names)
-        gone = {a.name for ty in box.dom for a in ty.axes if a.name not in kept}
         degree = NOTHING
         for _, d in given:
             degree = _sum(degree, d, 1)
-        first, degree = self._over(gone, given[0][0], degree)
+        first, degree = self._over(set(reduced_axes(box)), given[0][0], degree)
         wires = [self.graph.cast(w, self._fit(w, ty)) for w, ty in zip((first, *(w for w, _ in given[1:])), box.dom)]
         own = {a.name for ty in box.dom for a in ty.axes}
         more = dict.fromkeys(n for w in wires for n in self.graph.names(w) if n not in own)
@@ -295,7 +290,10 @@ class _MaximumReading:
                 raise _Restart
         return wire, degree
 
-    def _renamed(self, pairs: Mapping[str, str], box: Box, wire: int, degree: Degree) -> tuple[int, Degree]:
+    def renamed(self, pairs: Mapping[str, str], box: Box, wire: int, degree: Degree) -> tuple[int, Degree] | None:
+        """The result of a renaming and its degree, with the maxima renamed; None without a degree."""
+        if not degree:
+            return None
         found = []
         for m, k in degree:
             new = self.graph.rename(m, pairs)
@@ -304,7 +302,10 @@ class _MaximumReading:
         made = self.graph.rename(wire, pairs)
         return self.graph.cast(made, self._fit(made, box.cod[0])), tuple(sorted(found))
 
-    def _moved(self, op: Reindex | View, box: Box, given: list[tuple[int, Degree]]) -> tuple[int, Degree]:
+    def moved(self, op: Reindex | View, box: Box, given: list[tuple[int, Degree]]) -> tuple[int, Degree] | None:
+        """The result of an index map that maps over the axes of the maxima, and its degree; None without a degree."""
+        if not any(degree for _, degree in given):
+            return None
         sides, degree = self._common_degree(given, box)
         if any(op.touches(name) for m, _ in degree for name in self.graph.names(m)):
             self._plain(sides[0], degree, box)
@@ -377,6 +378,18 @@ class _MaximumReading:
         nodes = [self.graph.node(w) for m, _ in degree for w in sorted(self.of[m].members)]
         return ", ".join(dict.fromkeys(_at(node.box) for node in nodes if node is not None))
 
+
+DEGREE_RULES: Mapping[
+    type[Op], Callable[[_MaximumReading, Any, Box, list[tuple[int, Degree]]], tuple[int, Degree] | None]
+] = {
+    Map: lambda reading, op, box, given: reading.function(op.fn, box, given),
+    Reduce: lambda reading, op, box, given: reading.reduced(op, box, *given[0]),
+    Einsum: lambda reading, op, box, given: reading.contracted(box, given),
+    Rename: lambda reading, op, box, given: reading.renamed(dict(op.pairs), box, *given[0]),
+    **dict.fromkeys((Reindex, View), lambda reading, op, box, given: reading.moved(op, box, given)),
+}
+"""The stabilized result of a box and its degree, by the class of its operation; None where no input has a degree. What
+has no row reads plain numbers only."""
 
 _COMPARISONS = ("lt", "le", "eq", "ne")
 

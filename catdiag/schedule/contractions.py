@@ -16,10 +16,11 @@ from dataclasses import dataclass
 
 from catdiag.category.diagram import Diagram, Graph
 from catdiag.category.integer_polynomial import ONE, IntPolynomial
-from catdiag.category.ops import Box, Einsum, FoldOp, GroupOp, Reduce, Reindex, View, array_name
+from catdiag.category.op_facts import elementwise, reduced_axes
+from catdiag.category.ops import INDEX_MAPS, Box, FoldOp, GroupOp, array_name
 from catdiag.category.substitution import inline
 from catdiag.category.types import union
-from catdiag.schedule.live_ranges import contracts, elementwise, is_view, multiplies, view_roots
+from catdiag.schedule.live_ranges import is_view, multiplies, view_roots
 from catdiag.schedule.operand_types import emitted_type
 
 Loop = tuple[str, IntPolynomial]
@@ -171,8 +172,7 @@ def factors(
                 blocks += [wire] if loaded[wire] else []
                 continue
             made = graph.nodes[makers[wire]]
-            summed = isinstance(made.box.op, Einsum) and contracts(made.box)
-            if summed or isinstance(made.box.op, (FoldOp, GroupOp, Reduce)):
+            if reduced_axes(made.box) or isinstance(made.box.op, (FoldOp, GroupOp)):
                 continue
             computed = computed or elementwise(made.box)
             todo.extend(made.inputs)
@@ -252,6 +252,6 @@ def reads_operand(diagram: Diagram) -> tuple[str, ...]:
                 todo.append((op.step, [""] * op.state_count + given))
             elif multiplies(node.box):
                 found.update(dict.fromkeys(filter(None, given)))
-            same_elements = is_view(node.box) or isinstance(op, (Reindex, View))
+            same_elements = is_view(node.box) or isinstance(op, INDEX_MAPS)
             names += [given[0] if same_elements and len(set(given)) == 1 else ""] * len(node.box.cod)
     return tuple(found)

@@ -22,10 +22,10 @@ from dataclasses import dataclass
 
 from catdiag.category import ops
 from catdiag.category.diagram import Diagram, Graph
+from catdiag.category.op_facts import contracts
 from catdiag.category.ops import Box, op_fact
 from catdiag.category.substitution import inline
 from catdiag.category.types import ArrayType
-from catdiag.schedule.live_ranges import contracts
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Container
 
 from catdiag.category.diagram import Graph, Node
-from catdiag.category.ops import Box, Const, FoldOp, GroupOp, Index, Map, Reindex, Rename, SizeOf, View
+from catdiag.category.op_facts import is_reshape
+from catdiag.category.ops import NULLARY, FoldOp, GroupOp, Map, View
 
 
 def gathered(graph: Graph) -> frozenset[int]:
@@ -44,7 +45,7 @@ def _read_by(graph: Graph, groups: bool) -> frozenset[int]:
         of_arrays = bool(node.inputs) and node.inputs[0] in arrays and set(node.inputs) <= given
         if of_arrays and isinstance(node.box.op, View):
             views.add(place)
-        if of_arrays and (place in views or _is_form(node.box)):
+        if of_arrays and (place in views or is_reshape(node.box)):
             arrays.update(made[place])
         elif is_rematerialized(node, rematerialized):
             rematerialized.update(made[place])
@@ -57,7 +58,7 @@ def _read_by(graph: Graph, groups: bool) -> frozenset[int]:
     stored = set(graph.outputs)
     for place in reversed(range(len(graph.nodes))):
         node, op = graph.nodes[place], graph.nodes[place].box.op
-        if place in views or _is_form(node.box):
+        if place in views or is_reshape(node.box):
             if stored.intersection(made[place]):
                 views.discard(place)
                 stored.update(node.inputs)
@@ -81,11 +82,4 @@ def is_rematerialized(node: Node, rematerialized: Container[int]) -> bool:
     op = node.box.op
     if isinstance(op, Map):
         return node.box.cod[0].element == "int" and all(w in rematerialized for w in node.inputs)
-    return isinstance(op, (Index, SizeOf, Const))
-
-
-def _is_form(box: Box) -> bool:
-    """Whether a box gives the same elements under other names or along other axes."""
-    if isinstance(box.op, Reindex):
-        return box.op.kind in ("split", "merge")
-    return isinstance(box.op, Rename) and len(box.dom[0].axes) == len(box.cod[0].axes)
+    return isinstance(op, NULLARY)

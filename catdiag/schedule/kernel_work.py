@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from catdiag.category.graph import Node
 from catdiag.category.integer_polynomial import ONE, ZERO, IntPolynomial
-from catdiag.category.ops import Einsum, Map, Reduce
+from catdiag.category.op_facts import contracts, scalar_function
+from catdiag.category.ops import Einsum, Map, Op, Reduce, op_fact
 from catdiag.category.types import union
 from catdiag.schedule.contractions import Factor, Loop, adds_to_state, contraction, factors, register_reads
-from catdiag.schedule.live_ranges import chain, contracts, is_view, multiplies, pointwise
+from catdiag.schedule.live_ranges import chain, is_view, multiplies, pointwise
 from catdiag.schedule.lowered_kernel import LoweredKernel
 from catdiag.schedule.operand_types import factor_types, operand_type
 from catdiag.schedule.pipelines import instructions, pipeline
@@ -61,19 +64,31 @@ def operations(body: Body, place: int) -> list[tuple[str, IntPolynomial]]:
     What is reduced in place counts as part of the reduction. A division by what is rematerialized takes no reciprocal.
     """
     node, first = body.graph.nodes[place], body.graph.first_wires()[place]
-    box, op, found = node.box, node.box.op, body.found
+    box, found = node.box, body.found
     free = place not in found.in_place and all(body.free[first + k] for k in range(len(box.cod)))
     if is_view(box) or place in found.reduced or (free and not (pointwise(box) and box.cod[0].axes)):
         return []
-    space = IntPolynomial.elements(union((*box.dom, *box.cod)))
-    if isinstance(op, Map):
-        work = space.scaled(instructions(op.fn))
-        reciprocals = op.fn == "div" and not body.free[node.inputs[1]]
-        return [*([("exp", IntPolynomial.elements(box.dom[1].axes))] if reciprocals else []), (pipeline(op.fn), work)]
-    if isinstance(op, Reduce):
-        return [("alu", space)]
-    if isinstance(op, Einsum) and multiplies(box):
-        return [("tensor", space.scaled(len(box.dom)))]
-    if isinstance(op, Einsum):  # elementwise products, and a sum of them if an axis is summed
-        return [("alu", space.scaled(len(box.dom) - 1 + contracts(box)))]
-    return []
+    row = op_fact(OPERATIONS, box.op)
+    return [] if row is None else row(body, node, IntPolynomial.elements(union((*box.dom, *box.cod))))
+
+
+def _of_map(body: Body, node: Node, entries: IntPolynomial) -> list[tuple[str, IntPolynomial]]:
+    fn, found = scalar_function(node.box.op), list[tuple[str, IntPolynomial]]()
+    if fn == "div" and not body.free[node.inputs[1]]:
+        found.append(("exp", IntPolynomial.elements(node.box.dom[1].axes)))  # reciprocals
+    return [*found, (pipeline(fn), entries.scaled(instructions(fn)))]
+
+
+def _of_einsum(body: Body, node: Node, entries: IntPolynomial) -> list[tuple[str, IntPolynomial]]:
+    if multiplies(node.box):
+        return [("tensor", entries.scaled(len(node.box.dom)))]
+    # Elementwise products, and a sum of them if an axis is summed.
+    return [("alu", entries.scaled(len(node.box.dom) - 1 + contracts(node.box)))]
+
+
+OPERATIONS: Mapping[type[Op], Callable[[Body, Node, IntPolynomial], list[tuple[str, IntPolynomial]]]] = {
+    Map: _of_map,
+    Reduce: lambda body, node, entries: [("alu", entries)],
+    Einsum: _of_einsum,
+}
+"""The scalar operations of a box of a body, whose inputs and result have that many entries together, by pipeline."""

@@ -18,20 +18,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from catdiag.category.diagram import Graph
-from catdiag.category.ops import Box, Const, Einsum, FoldOp, GroupOp, Index, Map, Reduce, Reindex, Rename, SizeOf, View
+from catdiag.category.op_facts import contracts, elementwise, is_reshape, reduced_axes
+from catdiag.category.ops import INDEX_MAPS, NULLARY, REDUCTIONS, Box, FoldOp, GroupOp, Map, Reduce
 from catdiag.category.substitution import inline
 from catdiag.schedule.access_region import PickedElements, TileWindow
-
-
-def elementwise(box: Box) -> bool:
-    """Whether a box is a scalar function, or a product without summation: its result may be written over an input in
-    place."""
-    return isinstance(box.op, Map) or (isinstance(box.op, Einsum) and not contracts(box))
-
-
-def contracts(box: Box) -> bool:
-    """Whether an einsum sums over an axis."""
-    return bool({n for t in box.dom for n in t.names} - set(box.cod[0].names))
 
 
 def multiplies(box: Box) -> bool:
@@ -42,24 +32,15 @@ def multiplies(box: Box) -> bool:
     >>> [multiplies(box) for box in boxes]
     [False]
     """
-    return (
-        isinstance(box.op, Einsum)
-        and len(box.dom) > 1
-        and contracts(box)
-        and not any(t.element == "int" for t in box.dom.arrays)
-    )
+    return len(box.dom) > 1 and contracts(box) and not any(t.element == "int" for t in box.dom.arrays)
 
 
 def is_view(box: Box) -> bool:
     """Whether a box gives the same elements: a renaming, a transposition, a split or merged axis, a removed axis of
     size 1."""
-    if isinstance(box.op, Reindex):
-        return box.op.kind in ("split", "merge")
     if isinstance(box.op, TileWindow):
         return not isinstance(box.op, PickedElements)
-    if isinstance(box.op, Reduce):
-        return any(a.name == box.op.axis and a.size == 1 for a in box.dom[0].axes)
-    return isinstance(box.op, Rename) and len(box.dom[0].axes) == len(box.cod[0].axes)
+    return is_reshape(box) or (isinstance(box.op, Reduce) and box.size_of(box.op.axis) == 1)
 
 
 def view_roots(graph: Graph) -> tuple[int, ...]:
@@ -80,7 +61,7 @@ def final_reshapes(graph: Graph, wire: int) -> list[tuple[int, Box]]:
     maker, found = graph.makers(), list[tuple[int, Box]]()
     while maker[wire] >= 0:
         node = graph.nodes[maker[wire]]
-        if not (isinstance(node.box.op, (Rename, Reindex)) and is_view(node.box)):
+        if not is_reshape(node.box):
             break
         wire = node.inputs[0]
         found.append((wire, node.box))
@@ -90,7 +71,7 @@ def final_reshapes(graph: Graph, wire: int) -> list[tuple[int, Box]]:
 def pointwise(box: Box) -> bool:
     """Whether each element of a box's result is computed from one element of each input: a scalar function, a product
     without summation, or a box that only moves elements."""
-    return elementwise(box) or isinstance(box.op, (Rename, Reindex, View))
+    return elementwise(box) or isinstance(box.op, INDEX_MAPS)
 
 
 def rematerialized(graph: Graph, given: Sequence[bool]) -> list[bool]:
@@ -102,7 +83,7 @@ def rematerialized(graph: Graph, given: Sequence[bool]) -> list[bool]:
     free = list(given)
     for node in graph.nodes:
         op = node.box.op
-        if isinstance(op, (Index, SizeOf, Const)):
+        if isinstance(op, NULLARY):
             free.append(True)
             continue
         closed = all(free[w] for w in node.inputs) and not isinstance(op, (FoldOp, GroupOp))
@@ -112,14 +93,12 @@ def rematerialized(graph: Graph, given: Sequence[bool]) -> list[bool]:
 
 def _single_use(box: Box) -> bool:
     """Whether a box is a reduction or a sum over one array: it can read its input as that is made."""
-    return isinstance(box.op, Reduce) or (isinstance(box.op, Einsum) and len(box.dom) == 1)
+    return isinstance(box.op, REDUCTIONS) and len(box.dom) == 1
 
 
 def _combines(box: Box) -> str:
     """The scalar function that combines two results of a reduction or contraction; empty for other boxes."""
-    if isinstance(box.op, Reduce):
-        return box.op.combines
-    return "add" if isinstance(box.op, Einsum) and contracts(box) else ""
+    return box.op.combines if isinstance(box.op, REDUCTIONS) and reduced_axes(box) else ""
 
 
 @dataclass

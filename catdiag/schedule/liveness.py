@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from catdiag.category.diagram import Graph, Node
 from catdiag.category.integer_polynomial import IntPolynomial
+from catdiag.category.op_facts import elementwise
 from catdiag.category.ops import Box, FoldOp, GroupOp, array_name
 from catdiag.category.types import ArrayType
 from catdiag.schedule.contractions import Loop, products
@@ -22,7 +23,7 @@ from catdiag.schedule.element_widths import Widths
 from catdiag.schedule.footprint import interior_size
 from catdiag.schedule.footprint import region_size as box_of
 from catdiag.schedule.kernel_work import add_work
-from catdiag.schedule.live_ranges import elementwise, is_view
+from catdiag.schedule.live_ranges import is_view
 from catdiag.schedule.loop_bounds import Bound, LoopBounds, bounds_of
 from catdiag.schedule.loop_bounds import known as known_values
 from catdiag.schedule.loop_nest import lower_body

@@ -18,7 +18,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from catdiag.category.diagram import Graph
-from catdiag.category.ops import Map, Reindex, Rename, View
+from catdiag.category.op_facts import scalar_function
+from catdiag.category.ops import INDEX_MAPS
 from catdiag.category.scalars import Cast
 
 BY_WIDTH = ("fp8", "fp16", "bf16", "tf32", "fp32", "fp64")
@@ -81,11 +82,10 @@ def factor_types(graph: Graph, place: int, loaded: Sequence[str]) -> tuple[str, 
     makers = graph.makers()
     found: list[str] = []
     for wire in graph.nodes[place].inputs:
-        while makers[wire] >= 0 and isinstance(graph.nodes[makers[wire]].box.op, (Rename, Reindex, View)):
+        while makers[wire] >= 0 and isinstance(graph.nodes[makers[wire]].box.op, INDEX_MAPS):
             wire = graph.nodes[makers[wire]].inputs[0]
         if makers[wire] < 0:
             found.append(loaded[wire])
         else:
-            op = graph.nodes[makers[wire]].box.op
-            found.append(cast_of_factor(op.fn) if isinstance(op, Map) else "")
+            found.append(cast_of_factor(scalar_function(graph.nodes[makers[wire]].box.op)))
     return tuple(found)

@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 
 from catdiag.category.diagram import Diagram, Graph, Node, needed, of_box, of_graph, reachable
 from catdiag.category.graph_writer import GraphWriter
-from catdiag.category.ops import Box, Call, FoldOp, GroupOp, Reduce, Reindex, View, bodies
+from catdiag.category.op_facts import moves_positions
+from catdiag.category.ops import Box, Call, FoldOp, GroupOp, Reduce, bodies
 from catdiag.category.resizing import resize
 from catdiag.category.substitution import inline
 from catdiag.category.traversal import all_boxes
@@ -115,7 +116,7 @@ def split_loop(body: Graph, tiles: Sequence[str] = ()) -> tuple[int, FoldOp, Spl
     first = body.first_wires()[places[0]]
     states = tuple(range(first, first + len(box.cod)))
     needed = reachable(Graph(body.dom, body.nodes[: places[0] + 1], states)).nodes
-    for moved in (n.box for n in needed if _moves_positions(n.box, op.axis)):
+    for moved in (n.box for n in needed if moves_positions(n.box.op, op.axis)):
         raise CatdiagError(
             f"{moved.name} computes positions along {op.axis!r}, which a loop splits into parts: the cost of that is "
             "not counted",
@@ -129,12 +130,6 @@ def split_loop(body: Graph, tiles: Sequence[str] = ()) -> tuple[int, FoldOp, Spl
         )
     length, tile, block = (f"{op.parts}__{word}" for word in ("length", "tile", "block"))
     return places[0], op, SplitLoop(op.axis, op.parts, length, axis_size, (tile, block), op.components)
-
-
-def _moves_positions(box: Box, axis: str) -> bool:
-    """Whether a box reads or makes an axis at other positions than its own."""
-    op = box.op
-    return op.reads_at(axis) if isinstance(op, View) else isinstance(op, Reindex) and op.touches(axis)
 
 
 def split_body(body: Graph, tiles: Sequence[str] = ()) -> SplitBody:

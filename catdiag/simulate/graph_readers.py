@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from catdiag.category.diagram import Graph
-from catdiag.category.ops import Box, Const, Einsum, FoldOp, GroupOp, Index, Map, Reduce, Reindex, Rename, SizeOf, View
+from catdiag.category.op_facts import elementwise, is_reshape, reduced_axes
+from catdiag.category.ops import INDEX_MAPS, NULLARY, REDUCTIONS, Box, FoldOp, GroupOp, Map, Reduce
 from catdiag.category.substitution import inline
 from catdiag.schedule.access_region import PickedElements, TileWindow
 
@@ -19,16 +20,7 @@ def is_view(box: Box) -> bool:
     """
     if isinstance(box.op, TileWindow):
         return not isinstance(box.op, PickedElements)
-    if isinstance(box.op, Reindex):
-        return box.op.kind in ("split", "merge")
-    if isinstance(box.op, Reduce):
-        return any(a.name == box.op.axis and a.size == 1 for a in box.dom[0].axes)
-    return isinstance(box.op, Rename) and len(box.cod[0].axes) == len(box.dom[0].axes)
-
-
-def _multiplies(box: Box) -> bool:
-    """Whether a box multiplies elementwise, without a sum."""
-    return isinstance(box.op, Einsum) and {n for t in box.dom for n in t.names} <= set(box.cod[0].names)
+    return is_reshape(box) or (isinstance(box.op, Reduce) and box.size_of(box.op.axis) == 1)
 
 
 class Outline:
@@ -77,12 +69,12 @@ class Outline:
                 if view and (isinstance(node.box.op, TileWindow) or node.inputs[0] in self.read_in_region):
                     self.read_in_region.add(w)
                 if w not in self.rematerialized:
-                    each = isinstance(node.box.op, (Map, Rename, Reindex, View)) or _multiplies(node.box)
+                    each = elementwise(node.box) or isinstance(node.box.op, INDEX_MAPS)
                     closed = all(self.rematerialized.get(v, False) for v in node.inputs) and (
                         view or each or not ty.axes
                     )
                     loop = isinstance(node.box.op, (FoldOp, GroupOp))
-                    self.rematerialized[w] = isinstance(node.box.op, (Index, SizeOf, Const)) or (closed and not loop)
+                    self.rematerialized[w] = isinstance(node.box.op, NULLARY) or (closed and not loop)
         self.leaving.update(self.base[w] for w in graph.outputs)
         # Counts reads of an array and of its views. New states are read once more, at the end of the loop body.
         self.reads: Counter[int] = Counter()
@@ -129,7 +121,7 @@ class Outline:
     def host(self, place: int) -> int | None:
         """The place of the elementwise box that a reduction accumulates into, or None."""
         op = self.graph.nodes[place].box.op
-        if not isinstance(op, (Reduce, Einsum)) or is_view(self.graph.nodes[place].box):
+        if not isinstance(op, REDUCTIONS) or is_view(self.graph.nodes[place].box):
             return None
         w = self.first[place]
         if len(self.direct[w]) != 1:
@@ -150,14 +142,8 @@ class Outline:
         if target in source.inputs:
             return False
         box = source.box
-        if isinstance(box.op, Reduce):
-            combines = box.op.combines
-        elif isinstance(box.op, Einsum) and {n for t in box.dom for n in t.names} > set(box.cod[0].names):
-            combines = "add"
-        else:
-            return False
         host = self.graph.nodes[place].box
-        if not isinstance(host.op, Map) or host.op.fn != combines:
+        if not isinstance(box.op, REDUCTIONS) or not reduced_axes(box) or host.op != Map(box.op.combines):
             return False
         made_here = target < self.states or (self.maker.get(target) in self.places and self.base[target] == target)
         viewed = any(is_view(self.graph.nodes[p].box) for p in self.direct[target])

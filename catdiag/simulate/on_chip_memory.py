@@ -11,7 +11,8 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from catdiag.category.ops import Box, Einsum, FoldOp, GroupOp, Map
+from catdiag.category.op_facts import elementwise
+from catdiag.category.ops import Box, FoldOp, GroupOp
 from catdiag.category.types import ArrayType
 from catdiag.execute.interpreter import Runner
 from catdiag.execute.named_arrays import NamedArray
@@ -349,9 +350,7 @@ class Chip:
         which results are the new states at the end of a loop iteration.
         """
         values = self.runner.box(box, tuple(a.read() for a in args), lane.sizes)
-        plain = isinstance(box.op, Map) or (
-            isinstance(box.op, Einsum) and {n for t in box.dom for n in t.names} == set(box.cod[0].names)
-        )
+        plain = elementwise(box)
         made: list[MachineWire] = []
         for k, (value, ty) in enumerate(zip(values, box.cod, strict=True)):
             width, level = self.widths.of_result(box, k), self.chain.home if ends[k] else self.chain.work

@@ -13,7 +13,8 @@ import numpy as np
 
 from catdiag.category.diagram import Diagram
 from catdiag.category.index_maps import leaves
-from catdiag.category.ops import Einsum, Index, Reduce, View, bodies
+from catdiag.category.op_facts import reduced_axes
+from catdiag.category.ops import Index, View, bodies
 from catdiag.category.traversal import all_boxes
 from catdiag.category.types import ArrayType, Size, size_symbols, size_value, symbols_in_order
 from catdiag.testing.float_formats import Format, carrier, rounded
@@ -87,10 +88,7 @@ def summed(diagram: Diagram) -> set[str]:
     left = {s for ty in diagram.cod for a in ty.axes for s in size_symbols(a.size)}
     found = set(symbols_of(diagram)) - left
     for box in all_boxes(diagram):
-        if isinstance(box.op, Reduce | Einsum):
-            kept = set(box.cod[0].names)
-            gone = [a for ty in box.dom for a in ty.axes if a.name not in kept]
-            found |= {s for a in gone for s in size_symbols(a.size)}
+        found |= {s for axis in reduced_axes(box) for s in size_symbols(box.size_of(axis))}
     return found & set(symbols_of(diagram))
 
 

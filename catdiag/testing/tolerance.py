@@ -16,6 +16,7 @@ import numpy as np
 from catdiag.category import ops
 from catdiag.category.diagram import Diagram
 from catdiag.category.functor import interpret
+from catdiag.category.op_facts import reduced_axes, scalar_function
 from catdiag.category.ops import op_row
 from catdiag.category.scalars import Apply, Cast, ScalarFunction
 from catdiag.category.types import Ty
@@ -225,9 +226,6 @@ BOXES: Mapping[
 
 def _begins_rescaling(box: ops.Box) -> bool:
     """Whether a kernel may rescale sums of a box's output: the box reduces, takes exponentials, or is the user's."""
-    op = box.op
-    if isinstance(op, ops.Map):
-        return op.fn in ("exp", "sigmoid", "tanh") or isinstance(op.fn, Apply)
-    if isinstance(op, ops.Einsum):
-        return not {n for ty in box.dom for n in ty.names} <= set(box.cod[0].names)
-    return isinstance(op, ops.Reduce | ops.Generic)
+    fn = scalar_function(box.op)
+    exponential = fn in ("exp", "sigmoid", "tanh") or isinstance(fn, Apply)
+    return exponential or bool(reduced_axes(box)) or isinstance(box.op, ops.Generic)

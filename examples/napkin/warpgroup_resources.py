@@ -33,6 +33,7 @@ from typing import Any
 
 from catdiag.category.diagram import Diagram, Graph, Node, diagram_of
 from catdiag.category.integer_polynomial import ONE, IntPolynomial
+from catdiag.category.op_facts import contracts, elementwise
 from catdiag.category.ops import Box, Einsum, FoldOp, GroupOp, Map, Reduce, array_name
 from catdiag.category.scalars import Cast
 from catdiag.category.substitution import inline
@@ -41,7 +42,7 @@ from catdiag.chip import hardware as chips
 from catdiag.chip.hardware import Hardware
 from catdiag.schedule.element_widths import Dtype, width
 from catdiag.schedule.kernel_analysis import measure
-from catdiag.schedule.live_ranges import contracts, elementwise, is_view, live_ranges, multiplies, rematerialized
+from catdiag.schedule.live_ranges import is_view, live_ranges, multiplies, rematerialized
 from catdiag.schedule.pipelines import pipeline
 from catdiag.schedule.stored_types import widths_of
 from catdiag.util import argument_checks as given

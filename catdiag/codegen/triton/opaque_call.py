@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from catdiag.category.diagram import Diagram
+from catdiag.category.op_facts import transposes
 from catdiag.category.ops import Box, Generic, Rename
 from catdiag.category.substitution import inline
 from catdiag.codegen.triton.array_accesses import Pull, StoredArray
@@ -30,11 +31,6 @@ def opaque_box(diagram: Diagram) -> Box | None:
     """
     boxes = [node.box for node in inline(diagram).graph.nodes if not transposes(node.box)]
     return boxes[0] if len(boxes) == 1 and isinstance(boxes[0].op, Generic) else None
-
-
-def transposes(box: Box) -> bool:
-    """Whether a box gives the elements of its input with the axes in another order, or under other names."""
-    return isinstance(box.op, Rename) and len(box.dom[0].axes) == len(box.cod[0].axes)
 
 
 @dataclass(frozen=True, eq=False)

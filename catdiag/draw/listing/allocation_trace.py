@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from catdiag.category.formula import ATOM, Formula, compares, infix, of_size, symbol, truth
 from catdiag.category.integer_polynomial import ZERO, IntPolynomial
+from catdiag.category.op_facts import elementwise
 from catdiag.category.ops import Box, FoldOp
 from catdiag.category.substitution import inline
 from catdiag.category.types import ArrayType
@@ -14,7 +15,7 @@ from catdiag.codegen.pseudocode import extreme
 from catdiag.draw.listing.program_lines import KernelListing, LineText, ListingLine, LiveArrays, LoopHead, Variable
 from catdiag.draw.listing.symbol_table import LONGEST, SymbolTable
 from catdiag.draw.listing.trace_frames import OpenLoop, TraceFrame
-from catdiag.schedule.live_ranges import elementwise, view_roots
+from catdiag.schedule.live_ranges import view_roots
 from catdiag.schedule.lowered_kernel import KernelPart, LoweredKernel
 from catdiag.schedule.statements import (
     Alloc,

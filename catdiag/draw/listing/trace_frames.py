@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from catdiag.category.formula import Formula
+from catdiag.category.op_facts import elementwise
 from catdiag.category.ops import Box, FoldOp
 from catdiag.category.types import ArrayType
 from catdiag.draw.listing.program_lines import LiveArrays
-from catdiag.schedule.live_ranges import elementwise, is_view
+from catdiag.schedule.live_ranges import is_view
 from catdiag.schedule.statements import STREAMED, Body, Buffer, LoopBuffers, LoopStep
 
 

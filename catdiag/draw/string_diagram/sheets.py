@@ -14,6 +14,7 @@ from catdiag.category import ops
 from catdiag.category.diagram import Diagram, Graph
 from catdiag.category.formula import Formula, infix, symbol
 from catdiag.category.formula_names import BIG
+from catdiag.category.op_facts import contracts
 from catdiag.category.ops import op_row
 from catdiag.category.scalars import Cast
 from catdiag.category.types import ArrayType, Axis, Ty, show_size, size_symbols
@@ -199,7 +200,7 @@ class _Maker:
             address = (*inside.address, place)
             at = len(wires)
             known = [formula for w in node.inputs if (formula := wires[w].formula) is not None]
-            simple = isinstance(op, (ops.Const, ops.SizeOf, ops.Index, ops.Map, ops.Rename))
+            simple = isinstance(op, (*ops.NULLARY, ops.Map, ops.Rename))
             inlined = simple and len(known) == len(node.inputs) and len(box.cod) == 1
             if inlined and len(label(made := formula_of(box, known))) <= _LONG:
                 wires.append(SheetWire(box.cod[0], inside.result, -1, "", made, True))
@@ -235,7 +236,8 @@ class _Maker:
             return self.place.slow
         if is_view(box):
             return levels[0]
-        return self.place.matrix if _contracts(box) else self.place.temporary
+        several = isinstance(box.op, ops.Einsum) and len(box.dom) > 1
+        return self.place.matrix if several else self.place.temporary
 
     def _show(self, sheet: Sheet, w: int, hidden: Mapping[int, tuple[ops.Box, Address]], inside: _Inside) -> None:
         """Draws an array of constants as a source."""
@@ -374,11 +376,6 @@ def _after(
     return lambda names: then({**names, wire: first(names)})
 
 
-def _contracts(box: ops.Box) -> bool:
-    """Whether a box is a contraction of several arrays."""
-    return isinstance(box.op, ops.Einsum) and len(box.dom) > 1
-
-
 def _map_cell(d: _Drawing, op: ops.Map) -> Cell:
     """A scalar function: its formula, with constants inlined as long as it is short. An array that is read twice enters
     once."""
@@ -398,8 +395,8 @@ def _map_cell(d: _Drawing, op: ops.Map) -> Cell:
 
 
 def _einsum_cell(d: _Drawing, op: ops.Einsum) -> Cell:
-    summed = not {n for ty in d.box.dom for n in ty.names} <= set(d.box.cod[0].names)
-    return d.shape("contract", "•" if len(d.box.dom) > 1 else "Σ", True) if summed else d.shape("map", "×", True)
+    text = "•" if len(d.box.dom) > 1 else "Σ"
+    return d.shape("contract", text, True) if contracts(d.box) else d.shape("map", "×", True)
 
 
 def _source_cell(d: _Drawing, op: ops.Op) -> Cell:

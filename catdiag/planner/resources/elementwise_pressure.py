@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from catdiag.category.integer_polynomial import ZERO, IntPolynomial
-from catdiag.schedule.live_ranges import elementwise
+from catdiag.category.op_facts import elementwise
 from catdiag.schedule.lowered_kernel import LoweredKernel
 from catdiag.schedule.statements import (
     Alloc,

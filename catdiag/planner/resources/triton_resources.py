@@ -37,6 +37,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from catdiag.category.integer_polynomial import ZERO, IntPolynomial
+from catdiag.category.op_facts import elementwise
 from catdiag.chip.hardware import Hardware
 from catdiag.planner.emitted_module import ALIGNMENT_BYTES
 from catdiag.planner.resources.block_resources import Numbers, Resources, Values, most_registers, peak_bytes
@@ -44,7 +45,7 @@ from catdiag.planner.resources.dot_products import WIDE, DotProducts, Sides
 from catdiag.planner.resources.elementwise_pressure import register_pressure
 from catdiag.planner.resources.emitted_smem import EmittedBlocks
 from catdiag.schedule.element_widths import width
-from catdiag.schedule.live_ranges import elementwise, is_view, view_roots
+from catdiag.schedule.live_ranges import is_view, view_roots
 from catdiag.schedule.lowered_kernel import LoweredKernel
 from catdiag.schedule.placement import LEVEL, MATRIX, REGISTERS
 

@@ -15,7 +15,7 @@ from types import MappingProxyType
 
 from catdiag.category.diagram import Diagram, of_graph
 from catdiag.category.graph_writer import GraphWriter
-from catdiag.category.ops import Einsum
+from catdiag.category.op_facts import contracts
 from catdiag.category.types import ArrayType
 from catdiag.kernel.terms import KernelError
 from catdiag.prover.api import Interrupted, Theorem, certify_equation
@@ -30,7 +30,6 @@ from catdiag.rewrite.differentiate.saved_statistics import RowStatistics, cut_wi
 from catdiag.rewrite.graph_builder import GraphBuilder
 from catdiag.rewrite.hash_consed_graph import HashConsedGraph
 from catdiag.rewrite.list_states import unrolled
-from catdiag.schedule.live_ranges import contracts
 from catdiag.solvers.z3 import Z3, SolverInterrupted
 
 
@@ -219,7 +218,7 @@ def _through(graph: HashConsedGraph, result: int, product: int, wire: int) -> It
 def _factors(graph: HashConsedGraph, wire: int) -> tuple[int, int] | None:
     """The factors of a sum of products of two arrays; None for what is none."""
     node = graph.node(wire)
-    if node is None or not isinstance(node.box.op, Einsum) or len(node.inputs) != 2 or not contracts(node.box):
+    if node is None or len(node.inputs) != 2 or not contracts(node.box):
         return None
     return node.inputs[0], node.inputs[1]
 

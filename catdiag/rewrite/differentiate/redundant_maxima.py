@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 
 from catdiag.category.diagram import Diagram, of_box
-from catdiag.category.ops import Box, Map, Reduce
+from catdiag.category.op_facts import monoid_of, scalar_function
+from catdiag.category.ops import Box
 from catdiag.category.types import ArrayType, Ty, size_symbols, size_value
 from catdiag.execute.interpreter import run
 from catdiag.kernel.terms import KernelError
@@ -64,8 +65,7 @@ def redundant_maxima(made: Linearization, inputs: Collection[int], ask: Z3) -> d
 
 
 def _is_extremal(box: Box) -> bool:
-    op = box.op
-    return (isinstance(op, Reduce) and op.monoid in ("max", "min")) or (isinstance(op, Map) and op.fn in ("max", "min"))
+    return (monoid_of(box.op) or scalar_function(box.op)) in ("max", "min")
 
 
 class _Part:

@@ -16,12 +16,13 @@ from fractions import Fraction
 from functools import reduce
 
 from catdiag.category.diagram import Graph
+from catdiag.category.op_facts import contracts
 from catdiag.category.ops import Einsum, Map
 from catdiag.category.scalars import ScalarFunction
 from catdiag.rewrite.differentiate.linear_maps import Guarded
 from catdiag.rewrite.hash_consed_graph import HashConsedGraph
 from catdiag.schedule.full_precision import statistics
-from catdiag.schedule.live_ranges import contracts, rematerialized
+from catdiag.schedule.live_ranges import rematerialized
 
 _DEPTH = 6
 """How many operations deep a sum or a product is read: one of shared operands has many terms."""
@@ -178,7 +179,7 @@ class Product:
                 found = Product._quotient(graph, node.inputs, fn, stop, depth - 1)
             elif fn in ("add", "sub"):
                 found = Product._sum(graph, plain.wire, stop, depth - 1)
-            elif isinstance(node.box.op, Einsum) and contracts(node.box):
+            elif contracts(node.box):
                 found = Product._contraction(graph, plain.wire, stop, depth - 1)
         guards = tuple(dict.fromkeys((*plain.guards, *found.guards)))
         return replace(found, number=plain.number * found.number, guards=guards)

@@ -7,13 +7,14 @@ and no other box of the new graph reads the whole axis at once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
 from catdiag.category import ops
 from catdiag.category.diagram import Diagram, Node
 from catdiag.category.named_axes import named_axes
-from catdiag.category.ops import Box
+from catdiag.category.op_facts import reduced_axes, scalar_function
+from catdiag.category.ops import Box, op_fact
 from catdiag.category.types import Axis
 from catdiag.rewrite.hash_consed_graph import HashConsedGraph
 from catdiag.rewrite.stream.hoisting import Distribution
@@ -101,7 +102,7 @@ class Cascade(Distribution):
         """
         terms, op = self.graph, box.op
         forms = [self.atom(w) for w in inputs]
-        fn = op.fn if isinstance(op, ops.Map) else ""
+        fn = scalar_function(op)
         found: Form | None = None
         if fn in ("mul", "div"):
             found = self.multiply(*forms) if fn == "mul" else self.divide(*forms)
@@ -190,15 +191,7 @@ class Cascade(Distribution):
 
     def _refuse_mixer(self, node: Node) -> None:
         """Raises NotStreamable for a box that mixes positions of the axis and depends on a statistic."""
-        box = node.box
-        if isinstance(box.op, (ops.FoldOp, ops.GroupOp)):
-            why = "it runs in a loop or in groups already"
-        elif isinstance(box.op, ops.View):
-            why = "its positions along the axis are computed"
-        elif isinstance(box.op, ops.Generic):
-            why = "nothing is known of what it does along the axis"
-        else:
-            why = "it needs the whole axis"
+        box, why = node.box, op_fact(MIXERS, node.box.op) or "it needs the whole axis"
         late = next(w for w in node.inputs if self.graph.late[self.image[w]])
         raise NotStreamable(
             f"cannot stream axis {self.axis!r}: {box.name} reads it, {why}, and its input depends on "
@@ -235,14 +228,11 @@ class Cascade(Distribution):
 
     def _reduction(self, node: Node) -> int:
         """The wire of a reduction over the axis. Raises NotStreamable where its elements have no separable form."""
-        box, op = node.box, node.box.op
+        box = node.box
         try:
             forms = [self.form_of(self.image[w]) for w in node.inputs]
-            if isinstance(op, ops.Einsum) or (isinstance(op, ops.Reduce) and op.monoid == "sum"):
-                form = self.contract(forms, list(box.dom), box.cod[0].names, box.line)
-            elif isinstance(op, ops.Reduce) and op.monoid in ("max", "min"):
-                form = self.extremum(op, forms[0], box)
-            else:
+            form = self.reduction(box, forms)
+            if form is None:
                 form = self.pure(box, forms[0])
         except NotSeparable as refused:
             moved = self._moved(node)
@@ -264,6 +254,15 @@ class Cascade(Distribution):
         return wire
 
 
+MIXERS: Mapping[type[ops.Op], str] = {
+    ops.FoldOp: "it runs in a loop or in groups already",
+    ops.GroupOp: "it runs in a loop or in groups already",
+    ops.View: "its positions along the axis are computed",
+    ops.Generic: "nothing is known of what it does along the axis",
+}
+"""Why an operation needs more than one position of an axis at a time, where its name does not say it."""
+
+
 def reduces(box: Box, axis: str) -> bool:
     """Whether a box reduces over an axis.
 
@@ -272,6 +271,4 @@ def reduces(box: Box, axis: str) -> bool:
     >>> reduces(reduce_box("sum", "x", ArrayType((Axis("x"),))), "x")
     True
     """
-    if isinstance(box.op, ops.Reduce):
-        return box.op.axis == axis
-    return isinstance(box.op, ops.Einsum) and any(axis in t.names for t in box.dom) and axis not in box.cod[0].names
+    return axis in reduced_axes(box)

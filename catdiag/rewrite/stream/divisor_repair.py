@@ -16,7 +16,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 
-from catdiag.category.ops import Box, Map, Reduce, Rename, View
+from catdiag.category.op_facts import monoid_of, scalar_function
+from catdiag.category.ops import INDEX_MAPS, REDUCTIONS, Box, Map
 from catdiag.category.scalars import Cast
 from catdiag.category.types import ArrayType, Axis, Ty
 from catdiag.rewrite.hash_consed_graph import HashConsedGraph
@@ -55,10 +56,9 @@ class Scaling(Stabilizer):
                 if component.on:
                     return False
             elif node is not None and terms.late[w]:
-                op = node.box.op
-                cast = isinstance(op, Map) and (op.fn in _ARITHMETIC or isinstance(op.fn, Cast))
-                other = isinstance(op, Rename | View) or (isinstance(op, Reduce) and op.monoid in ("max", "min"))
-                if not cast and not other:
+                op, fn = node.box.op, scalar_function(node.box.op)
+                function = fn in _ARITHMETIC or isinstance(fn, Cast)
+                if not function and not isinstance(op, INDEX_MAPS) and monoid_of(op) not in ("max", "min"):
                     return False
         made = {w: self.components[w].monoid for w in cone if w in self.components}
         return "max" in made.values() or (sums and any(m == "sum" and self._adds_sizes(w) for w, m in made.items()))
@@ -198,7 +198,7 @@ class Scaling(Stabilizer):
                 every = fn in ("add", "mul", "div", "min") or isinstance(fn, Cast)
                 known[w] = (fn == "max" and any(parts)) or (every and all(parts)) or (fn == "where" and all(parts[1:]))
             else:
-                known[w] = isinstance(node.box.op, Reduce | Rename) and all(parts)
+                known[w] = isinstance(node.box.op, (*REDUCTIONS, *INDEX_MAPS)) and all(parts)
         return known[wire]
 
     def of_power(self, fn: str, scale: Scale) -> Scale:

@@ -10,7 +10,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from catdiag.category.ops import Box, Einsum, Index, Map, Reduce, Reindex, Rename, SizeOf, View
+from catdiag.category.op_facts import scalar_function
+from catdiag.category.ops import (
+    INDEX_MAPS,
+    REDUCTIONS,
+    Box,
+    Const,
+    Reduce,
+)
 from catdiag.category.scalars import Cast
 from catdiag.category.types import ArrayType, Axis, Ty
 from catdiag.rewrite.hash_consed_graph import HashConsedGraph
@@ -310,15 +317,9 @@ class Stabilizer(Algebra):
             node = self.graph.node(w)
             if w in self.components or node is None or not self.graph.late[w]:
                 continue
-            op = node.box.op
-            if isinstance(op, Map):
-                if (
-                    op.fn not in _TOTAL
-                    and not isinstance(op.fn, Cast)
-                    and not (op.fn == "div" and not self.graph.late[node.inputs[1]])
-                ):
-                    return False
-            elif not isinstance(op, (Einsum, Rename, Reindex, View, Reduce)):
+            fn = scalar_function(node.box.op)
+            total = fn in _TOTAL or isinstance(fn, Cast) or (fn == "div" and not self.graph.late[node.inputs[1]])
+            if not total and not isinstance(node.box.op, (*REDUCTIONS, *INDEX_MAPS)):
                 return False
         return True
 
@@ -404,8 +405,8 @@ class Stabilizer(Algebra):
 
     def _closed(self, wire: int) -> bool:
         """Whether a merge can recompute a wire: it depends on constants only."""
-        ops = [node.box.op if (node := self.graph.node(w)) is not None else None for w in self.graph.cone([wire])]
-        return not any(op is None or isinstance(op, (SizeOf, Index)) for op in ops)
+        nodes = [self.graph.node(w) for w in self.graph.cone([wire])]
+        return all(node is not None and (node.inputs or isinstance(node.box.op, Const)) for node in nodes)
 
     def _carried_maximum(self, wire: int) -> int:
         """An array that the repair needs and that is no statistic, carried in the state as its maximum over

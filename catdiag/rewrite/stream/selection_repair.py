@@ -26,7 +26,8 @@ from fractions import Fraction
 from itertools import product
 
 from catdiag.category.diagram import Node
-from catdiag.category.ops import Box, Einsum, Map, Reduce, Rename
+from catdiag.category.op_facts import monoid_of
+from catdiag.category.ops import REDUCTIONS, Box, Map, Rename
 from catdiag.category.scalars import Cast, ScalarFunction
 from catdiag.category.types import ArrayType, Axis, Ty
 from catdiag.rewrite.hash_consed_graph import HashConsedGraph
@@ -85,7 +86,7 @@ class Selection(Scaling):
         if isinstance(op, Rename):
             on = tuple(sorted({terms.rename(s, dict(op.pairs)) for f in falls for s in f.on}))
             return SelectedUnit(on, self._with(node, [f.value for f in falls]))
-        if isinstance(op, (Reduce, Einsum)):
+        if isinstance(op, REDUCTIONS):
             left = set(node.box.cod[0].names)
             if all(set(terms.names(s)) <= left for f in falls for s in f.on):
                 return self._pointwise(node, falls)
@@ -116,8 +117,7 @@ class Selection(Scaling):
                 return known
             if not isinstance(op.fn, Cast):
                 return terms.map(op.fn, *inputs, line=node.box.line)
-        products = isinstance(op, Einsum) or (isinstance(op, Reduce) and op.monoid == "sum")
-        if products and any(terms.const_value(i) == 0 for i in inputs):
+        if monoid_of(op) == "sum" and any(terms.const_value(i) == 0 for i in inputs):
             return terms.const(0)
         if isinstance(op, Rename) and not terms.types[inputs[0]].axes:
             return inputs[0]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from fractions import Fraction
+from typing import Any
 
 from catdiag.category.diagram import Node
-from catdiag.category.ops import Box, Einsum, Map, Reduce, Rename
+from catdiag.category.op_facts import monoid_of
+from catdiag.category.ops import REDUCTIONS, Box, Map, Op, Reduce, Rename, op_fact
 from catdiag.category.scalars import Cast, ScalarFunction
 from catdiag.category.types import Axis
 from catdiag.rewrite.hash_consed_graph import HashConsedGraph
@@ -42,25 +44,28 @@ class Rules(Selection):
 
         `direct` is the wire of the box itself on the inputs' wires.
         """
-        box, op = node.box, node.box.op
-        images = [self.image[w] for w in node.inputs]
-        if isinstance(op, Map) and isinstance(op.fn, Cast) and not self.is_early(forms[0]):
-            return self.cast(op.fn, forms[0], box.line)
-        if isinstance(op, Map):
-            return self._map(op.fn, forms, images, direct, box)
-        if isinstance(op, Einsum):
-            return self.contract(forms, list(box.dom), box.cod[0].names, box.line)
-        if isinstance(op, Reduce) and op.monoid == "sum":
-            return self.contract(forms, list(box.dom), box.cod[0].names, box.line)
-        if isinstance(op, Reduce) and op.monoid in ("max", "min"):
-            return self.extremum(op, forms[0], box)
-        if isinstance(op, Rename):
-            return self.renamed(dict(op.pairs), forms[0])
+        box, row = node.box, op_fact(SEPARATION_RULES, node.box.op)
+        made = None if row is None else row(self, box.op, node, forms, direct)
+        if made is not None:
+            return made
         if all(map(self.is_early, forms)):
             dom = [self.emit(f) for f in forms]
             fitted = [self.graph.cast(w, t) for w, t in zip(dom, box.dom, strict=True)]
             return self.atom(self.graph.add(box, fitted))
         raise NotSeparable(box, f"{box.name} neither adds nor multiplies")
+
+    def function(self, fn: ScalarFunction, node: Node, forms: list[Form], direct: int) -> Form:
+        """The form of a scalar function's result; raises NotSeparable where there is none."""
+        if isinstance(fn, Cast) and not self.is_early(forms[0]):
+            return self.cast(fn, forms[0], node.box.line)
+        return self._map(fn, forms, [self.image[w] for w in node.inputs], direct, node.box)
+
+    def reduction(self, box: Box, forms: list[Form]) -> Form | None:
+        """The form of a reduction's result; None for a monoid that no rule is about."""
+        op = box.op
+        if monoid_of(op) == "sum":
+            return self.contract(forms, list(box.dom), box.cod[0].names, box.line)
+        return self.extremum(op, forms[0], box) if isinstance(op, Reduce) and op.monoid in ("max", "min") else None
 
     def cast(self, fn: Cast, form: Form, line: str | None) -> Form:
         """The form of a cast. A single product that a loop accumulates is cast as a whole.
@@ -374,3 +379,12 @@ class Rules(Selection):
             )
         wire = self.graph.cast(self.emit(form), box.dom[0])
         return self.atom(self.component(self.graph.add(box, (wire,)), op.monoid, box.line))
+
+
+SEPARATION_RULES: Mapping[type[Op], Callable[[Rules, Any, Node, list[Form], int], Form | None]] = {
+    Map: lambda rules, op, node, forms, direct: rules.function(op.fn, node, forms, direct),
+    **dict.fromkeys(REDUCTIONS, lambda rules, op, node, forms, direct: rules.reduction(node.box, forms)),
+    Rename: lambda rules, op, node, forms, direct: rules.renamed(dict(op.pairs), forms[0]),
+}
+"""The separable form of a box's result, by the class of its operation; None where its rule does not apply. What has no
+row, or whose rule does not apply, has a form only if nothing that it reads depends on a statistic."""

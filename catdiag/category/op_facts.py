@@ -1,0 +1,106 @@
+"""Facts of boxes that many readings share: each is read off one place, so that a new operation has one row in each.
+
+An operation that a table lacks is one of which the fact is not known, and the answer says so: no monoid, no axis, no
+reshape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from catdiag.category.index_maps import Reindex, View
+from catdiag.category.ops import REDUCTIONS, Box, Einsum, Map, Op, Operation, Rename, op_fact
+from catdiag.category.scalars import ScalarFunction
+
+
+def scalar_function(op: Operation) -> ScalarFunction:
+    """The scalar function of an elementwise operation; an empty string for other operations.
+
+    >>> from catdiag.category.ops import Map, Rename
+    >>> scalar_function(Map("exp")), scalar_function(Rename())
+    ('exp', '')
+    """
+    return op.fn if isinstance(op, Map) else ""
+
+
+def monoid_of(op: Operation) -> str:
+    """The monoid by which an operation combines entries; an empty string if it combines none.
+
+    >>> from catdiag.category.ops import Einsum, Map, Reduce
+    >>> monoid_of(Reduce("max", "x")), monoid_of(Einsum()), monoid_of(Map("exp"))
+    ('max', 'sum', '')
+    """
+    return op.monoid if isinstance(op, REDUCTIONS) else ""
+
+
+def _unnamed_in_result(box: Box) -> tuple[str, ...]:
+    left = box.cod[0].names
+    return tuple(dict.fromkeys(n for ty in box.dom for n in ty.names if n not in left))
+
+
+REDUCED_AXES: Mapping[type[Op], Callable[[Box], tuple[str, ...]]] = dict.fromkeys(REDUCTIONS, _unnamed_in_result)
+"""The axes that a box combines entries along, by the class of its operation."""
+
+
+def reduced_axes(box: Box) -> tuple[str, ...]:
+    """The axes that a box combines entries along, in the order of its inputs; none for a box that combines none.
+
+    >>> from catdiag.category.ops import einsum_box, reduce_box
+    >>> from catdiag.category.types import ArrayType, Axis
+    >>> X = ArrayType((Axis("q"), Axis("x")))
+    >>> reduced_axes(reduce_box("max", "x", X)), reduced_axes(einsum_box([X, X], ["q", "x"]))
+    (('x',), ())
+    """
+    row = op_fact(REDUCED_AXES, box.op)
+    return row(box) if row is not None else ()
+
+
+def contracts(box: Box) -> bool:
+    """Whether a box is an einsum that sums over an axis."""
+    return isinstance(box.op, Einsum) and bool(reduced_axes(box))
+
+
+def elementwise(box: Box) -> bool:
+    """Whether each entry of a box's result is computed from one entry of each input: a scalar function, or a product
+    without summation. Such a result may be written over an input in place."""
+    return isinstance(box.op, Map) or (isinstance(box.op, Einsum) and not reduced_axes(box))
+
+
+def transposes(box: Box) -> bool:
+    """Whether a box gives the entries of its input with the axes in another order, or under other names."""
+    return isinstance(box.op, Rename) and len(box.dom[0].axes) == len(box.cod[0].axes)
+
+
+MOVED_AXES: Mapping[type[Op], Callable[[Any, str], bool]] = {
+    Reindex: lambda op, axis: op.touches(axis),
+    View: lambda op, axis: op.reads_at(axis),
+}
+"""Whether an index map reads or makes an axis at other positions than its own, by its class; a renaming does not."""
+
+
+def moves_positions(op: Operation, axis: str) -> bool:
+    """Whether an operation reads or makes an axis at other positions than its own (see `MOVED_AXES`)."""
+    row = op_fact(MOVED_AXES, op)
+    return row is not None and row(op, axis)
+
+
+RESHAPES: Mapping[type[Op], Callable[[Any, Box], bool]] = {
+    Rename: lambda op, box: transposes(box),
+    Reindex: lambda op, box: op.kind in ("split", "merge"),
+}
+"""When an index map gives each entry of its input once, by its class."""
+
+
+def is_reshape(box: Box) -> bool:
+    """Whether a box gives each entry of its input once, under other axes: a renaming or transposition, or a product
+    axis split or merged.
+
+    >>> from catdiag.category.types import ArrayType, Axis, Ty
+    >>> from catdiag.category.ops import Rename
+    >>> q, x = Axis("q"), Axis("x")
+    >>> [is_reshape(Box(Rename(), Ty(ArrayType((x,))), Ty(ArrayType(axes)))) for axes in ((x,), (q, x))]
+    [True, False]
+    """
+    row = op_fact(RESHAPES, box.op)
+    return row is not None and row(box.op, box)
