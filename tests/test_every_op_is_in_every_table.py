@@ -1,8 +1,8 @@
 """Every scalar function and every class of operations has a row in the table of each reading, or is refused there.
 
 A reading says what an operation means, costs, or looks like in a language. The tables below must be complete. Tables of
-facts are not among them (which functions are positive, total, or fixed by 0): what they lack is something of which
-nothing is known, and that is safe.
+facts of functions are not among them (which are positive, total, or fixed by 0): what they lack is something of which
+nothing is known, and that is safe. Facts of operations are, so that each new operation is asked about once.
 """
 
 from __future__ import annotations
@@ -20,19 +20,26 @@ import pytest
 
 from catdiag.bounds import compulsory_traffic, coordinates
 from catdiag.bounds.dataflow import flow_of
-from catdiag.category import box_types, named_axes
+from catdiag.category import box_types, named_axes, op_facts
 from catdiag.category.diagram import of_box
 from catdiag.category.formula import symbol
 from catdiag.category.ops import (
+    ARITHMETIC,
+    INDEX_MAPS,
     NESTING,
+    NULLARY,
     OP_CLASSES,
+    REDUCTIONS,
     Box,
+    Call,
     Const,
     Einsum,
     Generic,
     Index,
+    Map,
     Op,
     Read,
+    Reindex,
     Rename,
     SizeOf,
     View,
@@ -42,19 +49,37 @@ from catdiag.category.scalars import OF_INTEGERS, SCALARS
 from catdiag.category.types import ArrayType, Axis, Ty
 from catdiag.codegen import algorithm_source, array_expressions, numpy_expressions, torch_expressions
 from catdiag.codegen.syntax import Name
-from catdiag.codegen.triton import kernel_builder, tile_expressions, tile_fills, triton_dialect, triton_printer
-from catdiag.draw.string_diagram import sheets
+from catdiag.codegen.triton import (
+    array_accesses,
+    kernel_builder,
+    tile_expressions,
+    tile_fills,
+    triton_dialect,
+    triton_printer,
+)
+from catdiag.draw.string_diagram import diagram_diff, sheets
 from catdiag.execute import interpreter, scalar_functions
 from catdiag.execute.interpreter import run
+from catdiag.frontend import index_expressions
 from catdiag.kernel import semantics
 from catdiag.kernel.terms import ONE, KernelError
 from catdiag.prover import export
 from catdiag.prover.refute import exact_execution, float_screening
-from catdiag.rewrite import box_formulas, group, hash_consed_graph
+from catdiag.rewrite import (
+    box_formulas,
+    deferred_scaling,
+    group,
+    group_sums,
+    hash_consed_graph,
+    merge_axes,
+    skip_support,
+    stabilize,
+)
 from catdiag.rewrite.differentiate import box_derivatives, scalar_derivatives
 from catdiag.rewrite.hash_consed_graph import HashConsedGraph
 from catdiag.rewrite.matching import subgraph_search, unify
-from catdiag.schedule import full_precision, loop_bounds, pipelines
+from catdiag.rewrite.stream import cascade, separation_rules
+from catdiag.schedule import full_precision, kernel_work, loop_bounds, pipelines
 from catdiag.testing import error_bounds, tolerance
 from catdiag.testing.float_formats import format_of
 from catdiag.util.errors import TypeMismatch
@@ -144,10 +169,29 @@ OPERATIONS: dict[str, Collection[type[Op]]] = {
     "positive by its form": hash_consed_graph.POSITIVE,
     "data that names no axis": subgraph_search.KINDS,
     "parts of reads that are needed": compulsory_traffic.READ_PARTS,
+    "axes that it combines entries along": op_facts.REDUCED_AXES,
+    "reshapes": op_facts.RESHAPES,
+    "axes read at other positions": op_facts.MOVED_AXES,
+    "sizes that it names": named_axes.NAMED_SIZES,
+    "leaves of index expressions": index_expressions.LEAVES,
+    "operations by pipeline": kernel_work.OPERATIONS,
+    "views in Triton": array_accesses.VIEWED,
+    "data without sizes": diagram_diff.WITHOUT_SIZES,
+    "axes that a rule unifies": unify.OWN_AXES,
+    "meaning up to how it is written": unify.MEANINGS,
+    "linear in parts of sums": group_sums.LINEAR,
+    "says positions or a size": group.ABOUT,
+    "separable forms": separation_rules.SEPARATION_RULES,
+    "why it mixes positions": cascade.MIXERS,
+    "degrees in maxima": stabilize.DEGREE_RULES,
+    "values that it takes by conditions": skip_support.SUPPORT_RULES,
+    "sums with deferred scaling": deferred_scaling.DEFERRED,
+    "results with merged axes": merge_axes.REMADE,
 }
 """The classes of operations of each reading."""
 
 NOTHING = "nothing is known of it, and that is safe"
+PLAIN = "it is read as it is written"
 REFUSED_OPERATIONS: dict[str, dict[type[Op], str]] = {
     **{
         name: dict.fromkeys(NESTING, OPENED)
@@ -157,10 +201,38 @@ REFUSED_OPERATIONS: dict[str, dict[type[Op], str]] = {
     "origins of statistics": {View: NOTHING, Generic: NOTHING, **dict.fromkeys(NESTING, OPENED)},
     "positive by its form": dict.fromkeys((Index, Generic, *NESTING), NOTHING),
     "data that names no axis": dict.fromkeys((Einsum, Rename, Index, SizeOf), "it has none"),
-    "parts of reads that are needed": {
-        **dict.fromkeys((Index, SizeOf, Const), "it reads nothing"), **dict.fromkeys(NESTING, OPENED)
-    },
-}  # fmt: skip
+    "parts of reads that are needed": {**dict.fromkeys(NULLARY, "it reads nothing"), **dict.fromkeys(NESTING, OPENED)},
+    "axes that it combines entries along": dict.fromkeys(
+        (Map, *INDEX_MAPS, *NULLARY, Generic, *NESTING), "it combines none, or nobody knows"
+    ),
+    "reshapes": dict.fromkeys((*ARITHMETIC, View, *NULLARY, Generic, *NESTING), NOTHING),
+    "axes read at other positions": dict.fromkeys((*ARITHMETIC, Rename, *NULLARY, Generic, *NESTING), "it reads none"),
+    "sizes that it names": dict.fromkeys((*ARITHMETIC, Rename, Index, Const, Generic, *NESTING), "it names none"),
+    "leaves of index expressions": dict.fromkeys(
+        (*ARITHMETIC, *INDEX_MAPS, Generic, *NESTING), "its result is an array of integers"
+    ),
+    "operations by pipeline": dict.fromkeys(
+        (*INDEX_MAPS, *NULLARY, Generic, *NESTING), "it computes nothing, is a statement, or its work is not known"
+    ),
+    "views in Triton": dict.fromkeys((*ARITHMETIC, *NULLARY, Generic, *NESTING), "it is no view"),
+    "data without sizes": dict.fromkeys((*ARITHMETIC, Rename, *NULLARY, Generic, *NESTING), PLAIN),
+    "axes that a rule unifies": dict.fromkeys(
+        (Map, Einsum, Rename, SizeOf, Const, Generic, *NESTING), "its axes are those of its arrays"
+    ),
+    "meaning up to how it is written": dict.fromkeys((*ARITHMETIC, Reindex, Index, Const, Generic, *NESTING), PLAIN),
+    "linear in parts of sums": dict.fromkeys((View, *NULLARY, Generic, *NESTING), NOTHING),
+    "says positions or a size": dict.fromkeys((*ARITHMETIC, *INDEX_MAPS, Const, Generic, *NESTING), "it does not"),
+    "separable forms": dict.fromkeys((Reindex, View, *NULLARY, Generic, *NESTING), NOTHING),
+    "why it mixes positions": dict.fromkeys(
+        (*ARITHMETIC, Rename, Reindex, *NULLARY, Call), "its name says it, or it maps over them"
+    ),
+    "degrees in maxima": dict.fromkeys((*NULLARY, Generic, *NESTING), "what it reads is a plain number"),
+    "values that it takes by conditions": dict.fromkeys((Reindex, View, Index, SizeOf, Generic, *NESTING), NOTHING),
+    "sums with deferred scaling": dict.fromkeys((Einsum, Reindex, View, *NULLARY, Generic, *NESTING), NOTHING),
+    "results with merged axes": dict.fromkeys(
+        (*INDEX_MAPS, *NULLARY, Generic, *NESTING), "it is a renaming without pairs, or keeps its axes"
+    ),
+}
 
 
 def operations_lacking(classes: Collection[type[Op]]) -> dict[str, list[type[Op]]]:
@@ -173,7 +245,14 @@ def test_every_operation_is_in_every_table_or_refused() -> None:
     assert operations_lacking(OP_CLASSES) == {}
     assert set(sheets.INSIDES) == set(NESTING)
     for name, refused in REFUSED_OPERATIONS.items():
-        assert not set(refused) & set(OPERATIONS[name])
+        assert not set(refused) & set(OPERATIONS[name]), name
+
+
+def test_every_operation_is_of_one_kind() -> None:
+    kinds = (*ARITHMETIC, *INDEX_MAPS, *NULLARY, Generic, *NESTING)
+    assert len(kinds) == len(OP_CLASSES)
+    assert set(kinds) == set(OP_CLASSES)
+    assert set(REDUCTIONS) <= set(ARITHMETIC)
 
 
 @dataclass(frozen=True)

@@ -76,12 +76,36 @@ def operator_in(text: str, softmax: bool) -> str:
     return found.group() if found else ""
 
 
+# Operations without bodies: where an algorithm descends into bodies it tells the nesting ones apart.
+FLAT_OPERATIONS = {"Map", "Reduce", "Einsum", "Rename", "Reindex", "View", "Index", "SizeOf", "Const", "Generic"}
+
+
+def classes_told_apart(function: ast.FunctionDef) -> dict[str, set[str]]:
+    """For each expression of which a function asks the class, the operations without bodies that it names."""
+    found: dict[str, set[str]] = {}
+    todo: list[ast.AST] = list(function.body)
+    while todo:
+        node = todo.pop()
+        if isinstance(node, ast.FunctionDef):
+            continue
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "isinstance":
+            named = {getattr(n, "id", getattr(n, "attr", "")) for n in ast.walk(node.args[1])}
+            found.setdefault(ast.unparse(node.args[0]), set()).update(named & FLAT_OPERATIONS)
+        elif isinstance(node, ast.match_case):
+            kinds = [n.cls for n in ast.walk(node.pattern) if isinstance(n, ast.MatchClass)]
+            named = {getattr(n, "id", getattr(n, "attr", "")) for n in kinds}
+            found.setdefault("match", set()).update(named & FLAT_OPERATIONS)
+        todo += ast.iter_child_nodes(node)
+    return found
+
+
 class Facts:
     """What the tests ask of a module's source: it is parsed once, and no tree is kept.
 
     `imports` are the modules that it imports, wherever it does, and the lines; `named` those of the package, with the
     ones that a text names to import them later; `private` the private names that it imports; `classes` those that it
     defines; `functions` the name, the line, the lines without docstring and the number of parameters of each function;
+    `told_apart` the functions that ask whether one box is of this operation or of that, both without bodies;
     `operators` the words for operators of the library that its code says.
     """
 
@@ -92,6 +116,7 @@ class Facts:
         self.private: list[tuple[str, int]] = []
         self.operators: list[tuple[str, int]] = []
         self.functions: list[tuple[str, int, int, int]] = []
+        self.told_apart: list[tuple[str, int]] = []
         self.classes = [node.name for node in tree.body if isinstance(node, ast.ClassDef)]
         # Prose may say what was measured and by whom it was written.
         prose = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
@@ -110,6 +135,8 @@ class Facts:
             elif isinstance(node, ast.FunctionDef):
                 given = node.args.posonlyargs + node.args.args + node.args.kwonlyargs
                 self.functions.append((node.name, node.lineno, body_lines(node), len(given)))
+                if any(len(kinds) > 1 for kinds in classes_told_apart(node).values()):
+                    self.told_apart.append((node.name, node.lineno))
             texts = [getattr(node, field) for field in texts_of(type(node))]
             if isinstance(node, ast.Constant) and id(node) not in prose:
                 texts.append(node.value)
@@ -206,6 +233,53 @@ def test_functions_are_short_and_take_few_parameters() -> None:
             assert lines <= MOST_BODY_LINES, f"{module}:{line}: {name} has {lines} lines"
             few = parameters <= MOST_PARAMETERS or f"{module}.{name}" in MANY_PARAMETERS
             assert few, f"{module}:{line}: {name} has {parameters} parameters"
+
+
+# What an operation means to a reading is a row of a table (`tests/test_every_op_is_in_every_table.py`), and a function
+# tells no two operations apart. Exceptions follow wires through a graph, or match a form made of several boxes.
+FOLLOWS = "it follows wires through boxes of these operations"
+MATCHES = "it matches a form that these operations make together"
+TELLS_APART = {
+    "bounds.reuse._of_box": MATCHES,
+    "bounds.reuse._outer": MATCHES,
+    "codegen.torch_reference._slicewise": "one exception each from what is read off tables",
+    "codegen.triton.array_accesses.reshaped_index": "reshapes are these two",
+    "codegen.triton.array_accesses.unreshaped": "reshapes are these two",
+    "codegen.triton.opaque_call.opaque_call": MATCHES,
+    "codegen.triton.product_call.plain_product": MATCHES,
+    "draw.string_diagram.sheets.sheet": MATCHES,
+    "execute.size_inference._views": FOLLOWS,
+    "planner.resources.dot_products._box": FOLLOWS,
+    "planner.saved_views._is_part": MATCHES,
+    "prover.export._layouts": "two layouts follow from the inputs",
+    "rewrite.canonicalize._opens": FOLLOWS,
+    "rewrite.distribute._grows": FOLLOWS,
+    "rewrite.group._outside": FOLLOWS,
+    "rewrite.group_views.constant": FOLLOWS,
+    "rewrite.group_views.filled": MATCHES,
+    "rewrite.matching.rule_application.names_of": "names of functions and of boxes, as is asked",
+    "rewrite.matching.splice._laid_out": "two layouts follow from the inputs",
+    "rewrite.matching.unify._checked": MATCHES,
+    "rewrite.merge_axes._in_memory": FOLLOWS,
+    "rewrite.merge_axes._merged": FOLLOWS,
+    "rewrite.skip._positions": FOLLOWS,
+    "rewrite.stream.cascade._is_view": MATCHES,
+    "rewrite.stream.hoisting.moved_out": FOLLOWS,
+    "rewrite.stream.selection_repair._fall_of": FOLLOWS,
+    "rewrite.stream.selection_repair._with": FOLLOWS,
+    "rewrite.stream.user_fold._ends": FOLLOWS,
+    "rewrite.stream.user_fold.with_positions": FOLLOWS,
+    "rewrite.stream.user_fold_state._of_elements": MATCHES,
+    "schedule.gathers._read_by": FOLLOWS,
+}
+
+
+def test_operations_are_told_apart_by_tables() -> None:
+    found = {
+        f"{m}.{name}".removeprefix("catdiag."): f"{m}:{line}" for m in SOURCES for name, line in facts(m).told_apart
+    }
+    assert found.keys() <= TELLS_APART.keys(), {found[name] for name in found.keys() - TELLS_APART.keys()}
+    assert TELLS_APART.keys() <= found.keys(), f"no exception any more: {TELLS_APART.keys() - found.keys()}"
 
 
 ROOT = PACKAGE.parent

@@ -7,7 +7,7 @@ from typing import Any
 
 from catdiag.category import ops
 from catdiag.category.index_maps import Reindex, View, leaves
-from catdiag.category.ops import Box, op_row
+from catdiag.category.ops import Box, op_fact, op_row
 from catdiag.category.types import Axis, Size
 
 
@@ -51,6 +51,14 @@ def named_axes(box: Box) -> frozenset[str]:
     return op_row(NAMED_AXES, box, "read")(box.op)
 
 
+NAMED_SIZES: Mapping[type[ops.Op], Callable[[Any], list[Size]]] = {
+    ops.SizeOf: lambda op: [op.size],
+    Reindex: lambda op: [part.size for part in op.axis.parts],
+    View: lambda op: [leaf for e in op.expressions() for leaf in leaves(e) if isinstance(leaf, str)],
+}
+"""The sizes that an operation itself names, by class; none for the others."""
+
+
 def named_sizes(box: Box) -> list[Size]:
     """The sizes that the operation of a box names, beside those of the axes of its arrays.
 
@@ -58,11 +66,5 @@ def named_sizes(box: Box) -> list[Size]:
     >>> named_sizes(size_box("q"))
     ['q']
     """
-    op = box.op
-    if isinstance(op, ops.SizeOf):
-        return [op.size]
-    if isinstance(op, Reindex):
-        return [part.size for part in op.axis.parts]
-    return (
-        [leaf for e in op.expressions() for leaf in leaves(e) if isinstance(leaf, str)] if isinstance(op, View) else []
-    )
+    row = op_fact(NAMED_SIZES, box.op)
+    return [] if row is None else row(box.op)

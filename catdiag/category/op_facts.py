@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from catdiag.category.index_maps import Reindex, View
-from catdiag.category.ops import REDUCTIONS, Box, Einsum, Map, Op, Operation, Rename, op_fact
+from catdiag.category.ops import ARITHMETIC, REDUCTIONS, Box, Einsum, Map, Op, Operation, Rename, op_fact
 from catdiag.category.scalars import ScalarFunction
 
 
@@ -64,7 +64,7 @@ def contracts(box: Box) -> bool:
 def elementwise(box: Box) -> bool:
     """Whether each entry of a box's result is computed from one entry of each input: a scalar function, or a product
     without summation. Such a result may be written over an input in place."""
-    return isinstance(box.op, Map) or (isinstance(box.op, Einsum) and not reduced_axes(box))
+    return isinstance(box.op, ARITHMETIC) and not reduced_axes(box)
 
 
 def transposes(box: Box) -> bool:

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from catdiag.category.diagram import Diagram
-from catdiag.category.ops import Index, SizeOf
+from catdiag.category.named_axes import named_sizes
+from catdiag.category.ops import NULLARY
 from catdiag.category.substitution import inline
 from catdiag.category.types import Size, size_symbols
 from catdiag.cli.exit_status import UsageError
@@ -39,10 +40,8 @@ def sizes_of(diagram: Diagram) -> tuple[str, ...]:
         for axis in ty.axes:
             take(axis.size)
     for box in inline(diagram).boxes:
-        if isinstance(box.op, SizeOf):
-            take(box.op.size)
-        elif isinstance(box.op, Index):
-            take(box.cod[0].axes[0].size)
+        for size in (*named_sizes(box), *(a.size for a in box.cod[0].axes)) if isinstance(box.op, NULLARY) else ():
+            take(size)
     for ty in diagram.cod:
         for axis in ty.axes:
             take(axis.size)

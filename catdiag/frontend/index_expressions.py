@@ -6,11 +6,12 @@ the sums, products and quotients that compute it become an expression of a `View
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
 
 from catdiag.category.diagram import Node
 from catdiag.category.index_maps import Expr, divided, leaves, plus, times
-from catdiag.category.ops import Const, Index, Map, SizeOf
+from catdiag.category.ops import Const, Index, Map, Op, Operation, SizeOf, op_fact
 
 LONGEST = 64
 """The most leaves of an expression; a longer one is computed as an index array."""
@@ -49,12 +50,18 @@ def expression(maker: Callable[[int], Node | None], wire: int, axes: Collection[
     return known[wire]
 
 
-def _leaf(op: object, wire: int, axes: Collection[str]) -> Expr:
-    if isinstance(op, Const) and op.value is not None and op.value.denominator == 1:
-        return int(op.value)
-    if isinstance(op, SizeOf):
-        return op.size
-    return ("i", op.axis) if isinstance(op, Index) and op.axis in axes else ("w", wire)
+def _leaf(op: Operation | None, wire: int, axes: Collection[str]) -> Expr:
+    row = None if op is None else op_fact(LEAVES, op)
+    found = None if row is None else row(op, axes)
+    return ("w", wire) if found is None else found
+
+
+LEAVES: Mapping[type[Op], Callable[[Any, Collection[str]], Expr | None]] = {
+    Const: lambda op, axes: int(op.value) if op.value is not None and op.value.denominator == 1 else None,
+    SizeOf: lambda op, axes: op.size,
+    Index: lambda op, axes: ("i", op.axis) if op.axis in axes else None,
+}
+"""What an operation is in an index expression over some axes; an array of integers, if None or without a row."""
 
 
 def _joined(fn: str, args: list[Expr]) -> Expr:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from catdiag.category.diagram import Diagram, Graph, Node, of_graph, reachable
 from catdiag.category.index_maps import Reindex
 from catdiag.category.op_facts import monoid_of, transposes
-from catdiag.category.ops import ARITHMETIC, Box, Einsum, Reduce, Rename
+from catdiag.category.ops import ARITHMETIC, Box, Reduce, Rename
 from catdiag.category.substitution import inline
 from catdiag.category.types import ArrayType, Axis, Ty
 from catdiag.rewrite.hash_consed_graph import HashConsedGraph
@@ -135,10 +135,6 @@ class _Rebuilding:
         for other in others:
             result = self.terms.map(joins, result, other, line=box.line)
         return self.terms.cast(result, box.cod[0])
-
-    @staticmethod
-    def _joins(op: object) -> str:
-        return "add" if isinstance(op, Einsum) else _JOINED.get(op.monoid, "") if isinstance(op, Reduce) else ""
 
     def _terms(self, node: Node, axis: Axis) -> Iterator[int]:
         """The wires that a box makes of each term."""

@@ -15,13 +15,16 @@ way.
 
 from __future__ import annotations
 
-from fractions import Fraction
+from collections.abc import Callable, Mapping
+from typing import Any
 
-from catdiag.category.ops import Box, Map, Reduce, Rename
+from catdiag.category.op_facts import scalar_function
+from catdiag.category.ops import Box, Map, Op, Reduce, Rename, op_fact
+from catdiag.category.scalars import ScalarFunction
 from catdiag.category.types import ArrayType
 from catdiag.rewrite.hash_consed_graph import HashConsedGraph
 from catdiag.rewrite.stream.selection_repair import COMPARISONS
-from catdiag.rewrite.stream.separable_form import Algebra, Form, Scale, SeparableTerm, collect, scaled
+from catdiag.rewrite.stream.separable_form import ADDITIVE, Algebra, Form, Scale, SeparableTerm, added, collect
 
 _MOST = 16
 
@@ -41,7 +44,7 @@ class DeferredScaling(Algebra):
         """The wire of a box's result, tracked as a sum of terms; None where the result is not kept as a sum."""
         if not any(w in self.sums for w in inputs):
             return None
-        if isinstance(box.op, Map) and box.op.fn in COMPARISONS:
+        if scalar_function(box.op) in COMPARISONS:
             return self._compared(box, inputs)
         if box.cod[0].element != "real":
             return None
@@ -70,22 +73,19 @@ class DeferredScaling(Algebra):
         """The result of a box as a sum of terms; None where the box gives no such sum, or would make small
         terms large.
         """
-        op, forms = box.op, [self.sums.get(w) or self.atom(w) for w in inputs]
-        if isinstance(op, Rename):
-            return self.renamed(dict(op.pairs), forms[0])
-        if isinstance(op, Reduce):
-            return self._extremum(op, forms[0], box.line) if op.monoid in ("max", "min") else None
-        if not isinstance(op, Map):
-            return None
-        if op.fn in ("add", "sub"):
-            return collect((*forms[0], *scaled(forms[1], Fraction(1 if op.fn == "add" else -1))))
-        if op.fn == "neg":
-            return scaled(forms[0], Fraction(-1))
-        if op.fn == "mul" and inputs[1] in self.sums:
+        row = op_fact(DEFERRED, box.op)
+        forms = [self.sums.get(w) or self.atom(w) for w in inputs]
+        return None if row is None else row(self, box.op, box, inputs, forms)
+
+    def function(self, fn: ScalarFunction, inputs: list[int], forms: list[Form]) -> Form | None:
+        """The result of a scalar function as a sum of terms; None where it gives no such sum."""
+        if fn in ADDITIVE:
+            return added(fn, forms)
+        if fn == "mul" and inputs[1] in self.sums:
             forms, inputs = forms[::-1], inputs[::-1]
-        if op.fn not in ("mul", "div") or inputs[1] in self.sums or not self._stays(forms[0], inputs[0], inputs[1]):
+        if fn not in ("mul", "div") or inputs[1] in self.sums or not self._stays(forms[0], inputs[0], inputs[1]):
             return None
-        return self.multiply(*forms) if op.fn == "mul" else self.divide(*forms)
+        return self.multiply(*forms) if fn == "mul" else self.divide(*forms)
 
     def _compared(self, box: Box, inputs: list[int]) -> int | None:
         """A comparison of two sums without their common summands; None where there are none, or one side would be
@@ -105,11 +105,11 @@ class DeferredScaling(Algebra):
         names = [self.outer_axes(t) for t in form]
         return not whole <= more and all(whole <= mine or not whole <= mine | more for mine in names)
 
-    def _extremum(self, op: Reduce, form: Form, line: str | None) -> Form | None:
+    def extremum(self, op: Reduce, form: Form, line: str | None) -> Form | None:
         """max or min over an axis, with the summands that do not depend on the axis outside."""
         rest = tuple(t for t in form if op.axis in self.outer_axes(t))
         free = tuple(t for t in form if t not in rest)
-        if not rest or not free:
+        if op.monoid not in ("max", "min") or not rest or not free:
             return None
         made = self.graph.reduce(op.monoid, op.axis, self._written(rest, line), line)
         return collect((*self.atom(made), *free))
@@ -151,3 +151,12 @@ class DeferredScaling(Algebra):
             return terms.const(1) if factor is None else factor
         assert factor is not None
         return terms.map("mul", last, factor, line=line)
+
+
+DEFERRED: Mapping[type[Op], Callable[[DeferredScaling, Any, Box, list[int], list[Form]], Form | None]] = {
+    Map: lambda sums, op, box, inputs, forms: sums.function(op.fn, inputs, forms),
+    Reduce: lambda sums, op, box, inputs, forms: sums.extremum(op, forms[0], box.line),
+    Rename: lambda sums, op, box, inputs, forms: sums.renamed(dict(op.pairs), forms[0]),
+}
+"""The result of a box as a sum of terms, by the class of its operation; None where it gives no such sum. What has no
+row gives none."""

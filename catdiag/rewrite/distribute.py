@@ -22,11 +22,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 
 from catdiag.category.diagram import Diagram, Graph, of_graph, reachable
-from catdiag.category.op_facts import monoid_of, reduced_axes, scalar_function
-from catdiag.category.ops import Box, Einsum, FoldOp, GroupOp, Map, Rename
+from catdiag.category.op_facts import monoid_of, reduced_axes, scalar_function, transposes
+from catdiag.category.ops import REDUCTIONS, Box, Einsum, FoldOp, GroupOp, Map, Rename
 from catdiag.category.substitution import inline
 from catdiag.frontend.signature import axis_names
 from catdiag.rewrite.deferred_scaling import DeferredScaling
@@ -34,7 +33,7 @@ from catdiag.rewrite.derivation import Derivation, NotProved, Step, titled
 from catdiag.rewrite.distribute_products import ProductFactoring
 from catdiag.rewrite.hash_consed_graph import HashConsedGraph
 from catdiag.rewrite.steps import Distribute
-from catdiag.rewrite.stream.separable_form import Form, NotSeparable, collect, scaled
+from catdiag.rewrite.stream.separable_form import ADDITIVE, Form, NotSeparable, added
 from catdiag.schedule.stored_types import element_types
 from catdiag.util.errors import AxisError, NotDistributable
 
@@ -363,16 +362,14 @@ class _Expansion(DeferredScaling):
 
     def _rule(self, box: Box, forms: list[Form]) -> Form | None:
         """The form of the result of an expanded box; None for a division by the constant 0."""
-        op = box.op
-        if isinstance(op, Rename):
-            return self.renamed(dict(op.pairs), forms[0])
-        if not isinstance(op, Map):
+        if isinstance(box.op, Rename):
+            return self.renamed(dict(box.op.pairs), forms[0])
+        if isinstance(box.op, REDUCTIONS):
             return self.contract(forms, list(box.dom), box.cod[0].names, box.line)
-        if op.fn in ("add", "sub"):
-            return collect((*forms[0], *scaled(forms[1], Fraction(1 if op.fn == "add" else -1))))
-        if op.fn == "neg":
-            return scaled(forms[0], Fraction(-1))
-        return self.multiply(forms[0], forms[1]) if op.fn == "mul" else self.divide(forms[0], forms[1])
+        fn = scalar_function(box.op)
+        if fn in ADDITIVE:
+            return added(fn, forms)
+        return self.multiply(forms[0], forms[1]) if fn == "mul" else self.divide(forms[0], forms[1])
 
 
 def _grows(box: Box, bound: frozenset[str] | None) -> bool:
@@ -380,13 +377,11 @@ def _grows(box: Box, bound: frozenset[str] | None) -> bool:
     one of them.
     """
     op, names = box.op, set(box.cod[0].names)
-    if isinstance(op, Rename):
-        return bound is None and len(box.cod[0].axes) > len(box.dom[0].axes)
-    if not isinstance(op, Map):
-        return False
     if bound is None:
-        return all(names - set(ty.names) for ty in box.dom)
-    return op.fn in ("add", "sub") and any(ty.axes and (bound & names) - set(ty.names) for ty in box.dom)
+        if isinstance(op, Rename):
+            return not transposes(box)
+        return isinstance(op, Map) and all(names - set(ty.names) for ty in box.dom)
+    return scalar_function(op) in ("add", "sub") and any(ty.axes and (bound & names) - set(ty.names) for ty in box.dom)
 
 
 def _summed(box: Box) -> frozenset[str]:

@@ -14,7 +14,7 @@ from catdiag.category import ops
 from catdiag.category.diagram import Diagram, Graph, Node, of_graph
 from catdiag.category.graph_writer import GraphWriter, part_of
 from catdiag.category.op_facts import monoid_of, moves_positions
-from catdiag.category.ops import Box, Operation, bodies, op_row
+from catdiag.category.ops import Box, Operation, bodies, op_fact, op_row
 from catdiag.category.resizing import with_sizes
 from catdiag.category.substitution import inline
 from catdiag.category.traversal import all_diagrams
@@ -274,9 +274,15 @@ def _remedy(box: Box) -> str:
 
 
 def _is_about(op: Operation, axis: str, size: Size) -> bool:
-    if isinstance(op, ops.Index):
-        return op.axis == axis
-    return isinstance(op, ops.SizeOf) and bool(size_symbols(op.size) & size_symbols(size))
+    row = op_fact(ABOUT, op)
+    return row is not None and row(op, axis, size)
+
+
+ABOUT: Mapping[type[ops.Op], Callable[[Any, str, Size], bool]] = {
+    ops.Index: lambda op, axis, size: op.axis == axis,
+    ops.SizeOf: lambda op, axis, size: bool(size_symbols(op.size) & size_symbols(size)),
+}
+"""Whether an operation without inputs tells the positions along an axis, or its size."""
 
 
 # -- the group box --------------------------------------------------------------------------------

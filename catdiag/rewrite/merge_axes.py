@@ -8,7 +8,8 @@ neighbors there, in one order. An array that is computed, and read once, can be 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 from catdiag.category.diagram import Diagram, Graph, Node, of_graph, reachable
 from catdiag.category.index_maps import Reindex
@@ -20,10 +21,12 @@ from catdiag.category.ops import (
     Einsum,
     Index,
     Map,
+    Op,
     Reduce,
     Rename,
     einsum_box,
     index_box,
+    op_fact,
     reindex_box,
 )
 from catdiag.category.types import ArrayType, Axis, Ty, product, size_value
@@ -210,12 +213,9 @@ class _EarlyMerges(MergingGraph):
 
     def _remade(self, box: Box, read: Sequence[int], output: Sequence[str], axis: Axis) -> int:
         """What a box makes of inputs with merged axes."""
-        if isinstance(box.op, Map):
-            return self.map(box.op.fn, *read, line=box.line)
-        if isinstance(box.op, Einsum):
-            return self.einsum(read, output, box.line)
-        if isinstance(box.op, Reduce):
-            return self.reduce(box.op.monoid, box.op.axis, read[0], box.line)
+        row = op_fact(REMADE, box.op)
+        if row is not None:
+            return row(self, box.op, read, output, box.line)
         known = {a.name: a for a in (*box.cod[0].axes, axis)}
         return self.cast(read[0], ArrayType(tuple(known[n] for n in output), box.cod[0].element))
 
@@ -229,6 +229,14 @@ class _EarlyMerges(MergingGraph):
                 return found if k == 0 else self.map("sub", found, self.map("mul", outer, size))
             found = outer
         raise AssertionError(f"{name} is a part of {axis.name}")
+
+
+REMADE: Mapping[type[Op], Callable[[HashConsedGraph, Any, Sequence[int], Sequence[str], str | None], int]] = {
+    Map: lambda graph, op, read, output, line: graph.map(op.fn, *read, line=line),
+    Einsum: lambda graph, op, read, output, line: graph.einsum(read, output, line),
+    Reduce: lambda graph, op, read, output, line: graph.reduce(op.monoid, op.axis, read[0], line),
+}
+"""An operation on other arrays, with the axes of its result."""
 
 
 def _passed(box: Box, parts: Sequence[str]) -> bool:

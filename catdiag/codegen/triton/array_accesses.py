@@ -7,12 +7,12 @@ contraction is a tile in registers (`Made`). It can only be read at the index at
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from catdiag.category.index_maps import Expr, read_off
-from catdiag.category.ops import Box, Reindex, Rename, View
+from catdiag.category.ops import Box, Op, Reindex, Rename, View, op_row
 from catdiag.category.scalars import Cast
 from catdiag.category.types import ArrayType, Axis, Size
 from catdiag.codegen.triton.tile_expressions import Nodes
@@ -371,13 +371,15 @@ class Viewed(Pull):
 def viewed(box: Box, args: Sequence[Pull]) -> Pull:
     """The result of a box that moves entries without computing: a rename, a reshape or a view."""
     ty = box.cod[0]
-    if isinstance(box.op, Rename):
-        return Renamed(ty, args[0], dict(box.op.pairs))
-    if isinstance(box.op, Reindex):
-        return Arranged(ty, box.op, tuple(args))
-    if isinstance(box.op, View):
-        return Viewed(ty, box.op, tuple(args))
-    raise TypeMismatch(f"{box.name} is not a view: expected a rename, a reshape or a view", box.line)
+    return op_row(VIEWED, box, "read as a view")(ty, box.op, tuple(args))
+
+
+VIEWED: Mapping[type[Op], Callable[[ArrayType, Any, tuple[Pull, ...]], Pull]] = {
+    Rename: lambda ty, op, args: Renamed(ty, args[0], dict(op.pairs)),
+    Reindex: Arranged,
+    View: Viewed,
+}
+"""The array that an index map gives of others, by its class."""
 
 
 def state_of(pull: Pull) -> TileNode:

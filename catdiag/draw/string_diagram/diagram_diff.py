@@ -15,11 +15,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from catdiag.category import ops
 from catdiag.category.diagram import Diagram, Graph
-from catdiag.category.ops import Box, bodies, without_bodies
+from catdiag.category.ops import Box, bodies, op_fact, without_bodies
 from catdiag.draw.string_diagram.sheets import Address
 
 GONE, NEW, CHANGED = "gone", "new", "changed"
@@ -157,14 +157,17 @@ def _read(diagram: Diagram, keys: dict[Hashable, int]) -> _DiffSide:
             top.wires += [number("result", whole, k) for k in range(len(node.box.cod))]
 
 
+WITHOUT_SIZES: Mapping[type[ops.Op], Callable[[Any], tuple[Hashable, ...]]] = {
+    ops.Reindex: lambda op: (op.kind, op.axis.name, op.place, tuple(a.name for a in op.added_axes())),
+    ops.View: lambda op: (op.name, tuple(a.name for a in op.index_axes), tuple(read.at for read in op.reads)),
+}
+"""The data of an operation without the lengths of its axes, where it has some."""
+
+
 def _kind(box: Box) -> tuple[Hashable, ...]:
     """The operation of a box without the lengths of axes, because tiles and blocks are shorter."""
-    op = box.op
-    does: tuple[Hashable, ...] = (box.op,)
-    if isinstance(op, ops.Reindex):
-        does = (op.kind, op.axis.name, op.place, tuple(a.name for a in op.added_axes()))
-    elif isinstance(op, ops.View):
-        does = (op.name, tuple(a.name for a in op.index_axes), tuple(read.at for read in op.reads))
+    op, row = box.op, op_fact(WITHOUT_SIZES, box.op)
+    does: tuple[Hashable, ...] = (op,) if row is None else row(op)
     ends = (tuple(tuple(sorted(ty.names)) for ty in side) for side in (box.dom, box.cod))
     return (type(op).__name__, *does, *ends)
 

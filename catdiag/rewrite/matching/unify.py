@@ -34,6 +34,7 @@ from catdiag.category.ops import (
     Rename,
     SizeOf,
     bodies,
+    op_fact,
     op_row,
     with_bodies,
 )
@@ -256,16 +257,20 @@ def _operations(unifier: Unifier, box: Box, here: Box, variables: Variables) -> 
         if known != own:
             raise Clash(f"{box.name} of the rule is both another box and {named(here)}")
         return
-    if isinstance(op, (Reduce, Index)) and isinstance(own, (Reduce, Index)):
-        types, owns = (box.dom, here.dom) if isinstance(op, Reduce) else (box.cod, here.cod)
-        wanted, given = types[0].axis(op.axis), owns[0].axis(own.axis)
-        if wanted is not None and given is not None:
-            unifier.axis(wanted, given)
-    elif isinstance(op, Reindex) and isinstance(own, Reindex):
-        unifier.axis(op.axis, own.axis)
-    elif isinstance(op, View) and isinstance(own, View):
-        for wanted, given in zip(op.index_axes, own.index_axes, strict=True):
-            unifier.axis(wanted, given)
+    row = op_fact(OWN_AXES, op)
+    if row is not None and row is op_fact(OWN_AXES, own):
+        for wanted, given in zip(row(op, box), row(own, here), strict=True):
+            if wanted is not None and given is not None:
+                unifier.axis(wanted, given)
+
+
+OWN_AXES: Mapping[type[Op], Callable[[Any, Box], Sequence[Axis | None]]] = {
+    Reduce: lambda op, box: (box.dom[0].axis(op.axis),),
+    Index: lambda op, box: (box.cod[0].axis(op.axis),),
+    Reindex: lambda op, box: (op.axis,),
+    View: lambda op, box: op.index_axes,
+}
+"""The axes that an operation names, with their sizes, in an order in which those of two operations correspond."""
 
 
 def _elements(pattern: Wiring, site: Wiring, found: Occurrence, variables: Variables) -> None:
@@ -395,19 +400,13 @@ def _axis_of(ty: ArrayType, name: str) -> Axis:
 
 
 def _same_op(op: Operation, own: Operation, weaved: set[str]) -> bool:
-    if isinstance(op, Rename) and isinstance(own, Rename):
-        mine = {a: b for a, b in own.pairs if a != b}
-        return dict(op.pairs) == mine
-    if isinstance(op, SizeOf) and isinstance(own, SizeOf):
-        return same_size(op.size, own.size)
-    if isinstance(op, View) and isinstance(own, View):
-        return bool(_view_meaning(op) == _view_meaning(own))
-    if isinstance(op, (FoldOp, GroupOp)) and weaved:
+    if weaved and isinstance(op, (FoldOp, GroupOp)):
         return False
-    return op == own
+    row = op_fact(MEANINGS, op)
+    return op == own if row is None or row is not op_fact(MEANINGS, own) else bool(row(op) == row(own))
 
 
-def _view_meaning(op: View) -> Any:
+def _view_meaning(op: View) -> object:
     """The meaning of a view, as data that does not depend on how its index arithmetic is written."""
 
     def leaf(v: Any) -> frozenset[Any]:
@@ -431,6 +430,14 @@ def _view_meaning(op: View) -> Any:
 
     reads = [({n: plain(e) for n, e in r.at}, [(sign, plain(a), plain(b)) for sign, a, b in r.where]) for r in op.reads]
     return reads, [(a.name, plain(a.size)) for a in op.index_axes]
+
+
+MEANINGS: Mapping[type[Op], Callable[[Any], object]] = {
+    Rename: lambda op: {a: b for a, b in op.pairs if a != b},
+    SizeOf: lambda op: IntPolynomial.of(op.size),
+    View: _view_meaning,
+}
+"""The meaning of an operation that can be written in several ways; others are the same only if they are equal."""
 
 
 def _substituted_rename(unifier: Unifier, op: Rename) -> Rename:

@@ -13,7 +13,7 @@ from fractions import Fraction
 from catdiag.category import ops
 from catdiag.category.diagram import Diagram, Node
 from catdiag.category.named_axes import named_axes
-from catdiag.category.op_facts import reduced_axes, scalar_function
+from catdiag.category.op_facts import is_reshape, reduced_axes, scalar_function
 from catdiag.category.ops import Box, op_fact
 from catdiag.category.types import Axis
 from catdiag.rewrite.hash_consed_graph import HashConsedGraph
@@ -186,8 +186,9 @@ class Cascade(Distribution):
         read = inputs[: len(op.reads)] if isinstance(op, ops.View) else inputs
         given = all(self.graph.node(w) is None or w in self.outside for w in read)
         given = given and not any(self.graph.late[w] for w in inputs)
-        known = isinstance(op, ops.Reindex) and op.kind in ("split", "merge")
-        return given and (known or (isinstance(op, ops.View) and op.trusts_inputs()))
+        if not given or isinstance(op, ops.Rename):
+            return False
+        return is_reshape(box) or (isinstance(op, ops.View) and op.trusts_inputs())
 
     def _refuse_mixer(self, node: Node) -> None:
         """Raises NotStreamable for a box that mixes positions of the axis and depends on a statistic."""

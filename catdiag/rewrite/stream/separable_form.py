@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from catdiag.category.ops import Box
+from catdiag.category.scalars import ScalarFunction
 from catdiag.category.types import ArrayType, Axis
 from catdiag.rewrite.hash_consed_graph import HashConsedGraph
 
@@ -94,6 +95,17 @@ def collect(terms: Iterable[SeparableTerm]) -> Form:
 def scaled(form: Form, by: Fraction) -> Form:
     """A form times a rational number."""
     return tuple(SeparableTerm(by * t.coefficient, t.monomial, t.element, t.bound) for t in form)
+
+
+ADDITIVE = ("add", "sub", "neg")
+"""The scalar functions that add terms or change their signs."""
+
+
+def added(fn: ScalarFunction, forms: Sequence[Form]) -> Form:
+    """The form of what a function in `ADDITIVE` makes of forms."""
+    if fn == "neg":
+        return scaled(forms[0], Fraction(-1))
+    return collect((*forms[0], *scaled(forms[1], Fraction(1 if fn == "add" else -1))))
 
 
 def merge_scales(left: Scale, right: Scale, sign: int = 1) -> Scale:

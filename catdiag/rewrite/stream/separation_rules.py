@@ -13,7 +13,17 @@ from catdiag.category.scalars import Cast, ScalarFunction
 from catdiag.category.types import Axis
 from catdiag.rewrite.hash_consed_graph import HashConsedGraph
 from catdiag.rewrite.stream.selection_repair import COMPARISONS, Selection
-from catdiag.rewrite.stream.separable_form import Form, Monomial, NotSeparable, SeparableTerm, collect, scaled, times
+from catdiag.rewrite.stream.separable_form import (
+    ADDITIVE,
+    Form,
+    Monomial,
+    NotSeparable,
+    SeparableTerm,
+    added,
+    collect,
+    scaled,
+    times,
+)
 
 _DEEPEST = 32  # the deepest nesting of `where` in one exponent
 _REASONS = {
@@ -107,10 +117,8 @@ class Rules(Selection):
         if all(map(self.is_early, forms)):
             return self.atom(self.graph.map(fn, *map(self.emit, forms), line=box.line))
         f = forms[0]
-        if fn in ("add", "sub"):
-            return collect((*f, *scaled(forms[1], Fraction(1 if fn == "add" else -1))))
-        if fn == "neg":
-            return scaled(f, Fraction(-1))
+        if fn in ADDITIVE:
+            return added(fn, forms)
         if fn == "mul":
             return self.defer_inside(self.multiply(*self.defer_in_products(forms, box)), box)
         found: Form | None = self.compared(fn, f, forms[1]) if fn in COMPARISONS else None
