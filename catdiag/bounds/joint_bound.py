@@ -162,7 +162,7 @@ def joint_value(shares: Sequence[JointShare], value: Callable[[Monomial], Any], 
 
 
 def joint_at(joint: JointCase, shares: Sequence[JointShare], sizes: Mapping[str, int], capacity: Fraction) -> float:
-    """The bound at sizes of the indices, rounded down; 0 without fast memory."""
+    """The bound in values at sizes of the indices and a capacity in values, rounded down; 0 without fast memory."""
     if capacity <= 0:
         return 0.0
 

@@ -63,7 +63,7 @@ class _CaseOption:
 
 @dataclass
 class JointSearch:
-    """The search at sizes, as far as they are given, and a capacity."""
+    """The search at sizes, as far as they are given, and a capacity in values."""
 
     reader: SourceReader
     candidates: Sequence[Candidate]

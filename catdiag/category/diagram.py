@@ -327,7 +327,8 @@ def box(name: str, dom: Ty | ArrayType, cod: Ty | ArrayType) -> Diagram:
 
 
 def wiring(dom: Ty | ArrayType, sources: Sequence[int]) -> Diagram:
-    """The diagram whose k-th output is input `sources[k]`, such as identities, swaps, copies and discards."""
+    """The diagram whose k-th output is input `sources[k]`, such as identities, swaps, copies and discards. Raises
+    TypeMismatch for a source that is no input."""
     dom = _ty(dom)
     for k in sources:
         if not 0 <= k < len(dom):

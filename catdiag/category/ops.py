@@ -359,6 +359,8 @@ def map_box(fn: ScalarFunction, inputs: Sequence[ArrayType], line: str | None = 
     """A scalar function, elementwise over the union of the inputs' axes: in the order of the first input that has them
     all, if one does, so that a scaled array lies in memory as the array does.
 
+    Raises TypeMismatch for another number of arrays than the function takes, and for reals where it takes integers.
+
     >>> q, x = Axis("q"), Axis("x")
     >>> str(map_box("add", [ArrayType((q,)), ArrayType((x,))]).cod)
     '[q x]'

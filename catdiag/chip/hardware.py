@@ -260,7 +260,8 @@ def load(path: str | Path) -> Hardware:
 
 
 def loads(text: str, file: str = "the text") -> Hardware:
-    """`load` for a text; `file` is its name in errors.
+    """`load` for a text; `file` is its name in errors. Raises CatdiagError for text that is no TOML, and for keys and
+    sources that are missing or unknown.
 
     >>> mine = loads('name = "mine"\\nbase = "H100"\\nhbm_bytes_per_s = "2 TB/s"')
     >>> mine.hbm_bytes_per_s, mine.sms, mine.sources["sms"] == H100.sources["sms"], "hbm_bytes_per_s" in mine.sources

@@ -16,6 +16,8 @@ Array = NDArray[Any]
 
 
 def checked_array(value: Any, name: str) -> Array:
+    """A value as an array of numbers or truth values. Raises TypeMismatch for others, SizeError for lists of unequal
+    lengths."""
     if getattr(value, "requires_grad", False):
         value = value.detach()
     try:
@@ -28,6 +30,7 @@ def checked_array(value: Any, name: str) -> Array:
 
 
 def float_type(arrays: Sequence[Array], dtype: DTypeLike | None) -> np.dtype[Any]:
+    """The floating type to compute in: `dtype`, or that of the arrays. Raises TypeMismatch for a dtype that is none."""
     if dtype is not None:
         kind = np.dtype(dtype)
         if kind.kind != "f":
@@ -38,6 +41,8 @@ def float_type(arrays: Sequence[Array], dtype: DTypeLike | None) -> np.dtype[Any
 
 
 def elements_of(array: Array, ty: ArrayType, name: str, kind: np.dtype[Any]) -> Array:
+    """An array with elements of its type, reals in the floating type `kind`. Raises TypeMismatch for reals where the
+    type has truth values or integers."""
     if ty.element == "bool":
         if array.dtype.kind != "b":
             raise TypeMismatch(f"input {name} holds {array.dtype}: expected truth values, for {ty}")

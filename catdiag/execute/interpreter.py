@@ -124,7 +124,7 @@ class Runner:
         return data.astype(self.kind) if kind != self.kind and kind.kind == "f" else data
 
     def map(self, fn: ScalarFunction, args: tuple[NamedArray, ...], box: ops.Box) -> NamedArray:
-        """A scalar function at every index."""
+        """A scalar function at every index. Raises SizeError where a user's function changes the shape."""
         order = _order(args, box.cod[0].names)
         if isinstance(fn, Apply):
             call: Callable[..., Any] = self.function(fn.name, box)
@@ -278,7 +278,8 @@ class Runner:
     def generic(
         self, op: ops.Generic, box: ops.Box, args: tuple[NamedArray, ...], sizes: Mapping[str, int]
     ) -> Sequence[NamedArray]:
-        """A user's box: its function on arrays in the layout of the box's types, with weaved axes in front."""
+        """A user's box: its function on arrays in the layout of the box's types, with weaved axes in front. Raises
+        TypeMismatch for another number of results, SizeError for another shape, than the types say."""
         arrays = [conform(a, ty, sizes) for a, ty in zip(args, box.dom, strict=True)]
         lengths = {a.name: k for ty, v in zip(box.dom, arrays, strict=True)
                    for a, k in zip(ty.axes, v.shape, strict=True)}  # fmt: skip

@@ -41,7 +41,7 @@ def named_axes(trace: Any, what: str, array: Any, axes: str) -> tuple[Axis, ...]
 
 
 def reduced(trace: Any, monoid: str, array: Any, axes: str) -> Any:
-    """A reduction over the axes that a text names."""
+    """A reduction over the axes that a text names. Raises TypeMismatch for `any` or `all` of numbers."""
     found = named_axes(trace, monoid, array, axes)
     if monoid in ("any", "all"):
         if array.type.element != "bool":

@@ -62,8 +62,7 @@ def indexed(
     fits: Callable[..., tuple[Any, Any]] | None = None,
 ) -> Traced:
     """The array over the axes `made`, with its axes read at the positions. If `fits` gives (a, b), then a < b bounds
-    the sizes.
-    """
+    the sizes. Raises AxisError for an axis that the array does not have."""
     names = [a.name for a in made]
     trace.learn(made)
     arrays: dict[int, Traced] = {}

@@ -220,7 +220,8 @@ def pad(array: Operand, axis: str, low: int | str = 0, high: int | str = 0, valu
 
 
 def broadcast(array: Operand, axes: str) -> Traced:
-    """The array over exactly these axes, in this order, repeated along those that it does not have.
+    """The array over exactly these axes, in this order, repeated along those that it does not have. Raises AxisError
+    where an axis of the array is left out.
 
     >>> import catdiag as cd
     >>> cd.algorithm("x")(lambda a: cd.broadcast(a, "q=2 x"))([1, 2]).tolist()

@@ -190,7 +190,8 @@ class Trace:
         return self._closed(("index", axis), lambda: index_box(axis))
 
     def map(self, fn: ScalarFunction, *operands: Traced) -> Traced:
-        """A scalar function, elementwise over the union of the operands' axes."""
+        """A scalar function, elementwise over the union of the operands' axes. Raises TypeMismatch where the function
+        is not defined: of minus infinity, or of numbers in place of truth values."""
         line = self.line()
         types = [a.type for a in operands]
         key = (fn, line, *map(id, types))
@@ -260,7 +261,7 @@ class Trace:
         return self.map("where", array, self.lift(1), self.lift(0))
 
     def reduce(self, monoid: str, array: Traced, axis: str) -> Traced:
-        """A reduction over one axis by a monoid."""
+        """A reduction over one axis by a monoid. Raises TypeMismatch for a product of what may be minus infinity."""
         line = self.line()
         if monoid == "prod" and array.type.element == "extended":
             raise TypeMismatch("'prod' of an array that may hold minus infinity is not defined", line)
@@ -271,7 +272,8 @@ class Trace:
         return self.add(box, (array,))[0]
 
     def einsum(self, arrays: Sequence[Traced], output: tuple[str, ...]) -> Traced:
-        """A contraction: the sum of products over all axes but those named."""
+        """A contraction: the sum of products over all axes but those named. Raises TypeMismatch for arrays that may
+        hold minus infinity."""
         line = self.line()
         types = [a.type for a in arrays]
         key = ("einsum", output, line, *map(id, types))

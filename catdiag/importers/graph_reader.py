@@ -42,7 +42,8 @@ class GraphReader:
     def argument(
         self, source: int | str, name: str, lengths: Sequence[int], element: str, array: Any, hints: Sequence[str] = ()
     ) -> ArrayValue:
-        """An input that is read from `source`, a position or a name: a new one, or that of the program beside."""
+        """An input that is read from `source`, a position or a name: a new one, or that of the program beside. Raises
+        NotImported where both programs give it another shape."""
         made = self.shared.get(source)
         if made is None:
             made = self.builder.input(self._free_name(name), lengths, element, hints)

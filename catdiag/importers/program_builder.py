@@ -336,7 +336,8 @@ class ProgramBuilder(ValueBuilder):
     # -- the second pass -----------------------------------------------------------------------------
 
     def build(self, outputs: Sequence[ArrayValue], names: AxisNames, merged_results: bool = True) -> Diagram:
-        """The diagram with these results; without `merged_results` their dimensions are an axis for each factor."""
+        """The diagram with these results; without `merged_results` their dimensions are an axis for each factor. Raises
+        NotImported for an operation without meaning here."""
         self._fix_unknown(names)
         outputs = [self.materialized(v, v.dims) for v in outputs]
         types = [ArrayType(tuple(_input_axes(names, v)), v.element) for _, v in self.inputs]

@@ -113,7 +113,7 @@ def with_regions(graph_module: Any, inputs: Sequence[Any], options: BackendOptio
 
 
 def export_quietly(module: Any, inputs: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> Any:
-    """`exported`, whose errors of all kinds become a CatdiagError."""
+    """`exported`. Raises CatdiagError in place of errors of all kinds."""
     try:
         return exported(module, inputs, kwargs)
     except CatdiagError:

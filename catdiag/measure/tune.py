@@ -122,7 +122,8 @@ class TuningQuality:
 def reached(found: Iterable[TimedCase | BenchRow], within: float = TOLERANCE) -> TuningQuality:
     """How near the first configuration was to the fastest, over the cases of which two or more configurations ran.
 
-    Rows of `catdiag.measure.bench` are read by `TimedCase.of`.
+    It counts as near where it takes at most the part `within` longer. Rows of `catdiag.measure.bench` are read by
+    `TimedCase.of`.
     """
     several = [t if isinstance(t, TimedCase) else TimedCase.of(t) for t in found]
     several = [t for t in several if len(t.times_ms) > 1 and t.known and (len(t.known) > 1 or t.times_ms[0] is None)]

@@ -20,7 +20,8 @@ from catdiag.util.errors import FormulaError
 
 
 def branches(expression: Expr) -> tuple[Expr, ...]:
-    """The expressions of which this is the maximum: `Max` moved out of sums and of products of positive factors.
+    """The expressions of which this is the maximum: `Max` moved out of sums and of products of positive factors. Raises
+    FormulaError for a maximum inside of another function.
 
     >>> x, y = sympy.symbols("x y", positive=True)
     >>> branches(2 * sympy.Max(x, y) + 1)

@@ -57,7 +57,8 @@ class PowerForm:
         return {b: a for a, b in self.terms}.get(Fraction(beta), sympy.S.Zero)
 
     def quantized(self, width: Expr | int | Fraction) -> PowerForm:
-        """The form in bytes, from one in values of `width` bytes each.
+        """The form in bytes, from one in values of `width` bytes each. Raises FormulaError unless the width is
+        positive.
 
         `M` values are `width * M` bytes, so that each coefficient gets the factor `width**(1 + beta)` (equation 3 of
         the paper). The factor is also derived here: `width * H(M / width)`.

@@ -122,12 +122,13 @@ class CutSearch:
         return with_library(timed_schedules(piece, target), piece, target)
 
     def seconds(self, span: Span) -> float:
-        """What a kernel takes; infinite where it does not fit."""
+        """The predicted seconds of a kernel; infinite where it does not fit."""
         found = self.schedules(span)
         return math.inf if isinstance(found, CatdiagError) else found[0].seconds
 
     def bound(self, span: Span) -> float:
-        """What a kernel takes as far as is known: its time, or what no schedule of it is expected to be below."""
+        """The seconds of a kernel as far as is known: as predicted, or those that no schedule is expected to go
+        below."""
         found = self._class_of(span)[0]
         if found.schedules is not None or self.row.is_function(*span):
             return self.seconds(span)
@@ -233,7 +234,7 @@ class CutSearch:
         return False
 
     def quickest(self) -> float:
-        """What the way that is taken takes."""
+        """The predicted seconds of the way that is taken."""
         return self.total(self.chosen())
 
     def rank_seconds(self) -> float:
@@ -250,7 +251,7 @@ class CutSearch:
         )
 
     def total(self, option: tuple[Span, ...]) -> float:
-        """What a way takes."""
+        """The predicted seconds of a way, with those of the launches between its kernels."""
         return sum(map(self.seconds, option)) + LAUNCH_S * (len(option) - 1)
 
     def misfit(self) -> CatdiagError:

@@ -158,7 +158,8 @@ class Fusions:
         return self._kernels[start, end]
 
     def at_cuts(self, places: Iterable[int]) -> FusionOption:
-        """The way that cuts the row before these stages (from 1), nowhere else."""
+        """The way that cuts the row before these stages (from 1), nowhere else. Raises NotFusable for a place where no
+        stage begins."""
         ends = [0, *sorted(set(places)), len(self.row.stages)]
         if not all(0 <= a < b for a, b in pairwise(ends)):
             raise NotFusable(f"cuts are before stages 1 to {len(self.row.stages) - 1}: {list(places)} are not")

@@ -241,14 +241,14 @@ def _preferred(option: KernelTimer, sizes: Mapping[str, int]) -> int:
 
 @dataclass(frozen=True)
 class RooflineBound:
-    """What no schedule of a kernel takes less than: to load and save arrays, and to multiply."""
+    """The seconds that no schedule of a kernel takes less than: to load and save arrays, and to multiply."""
 
     memory_s: float
     tensor_s: float
 
     @property
     def seconds(self) -> float:
-        """Of both at once."""
+        """Those of both at once."""
         return max(self.memory_s, self.tensor_s)
 
 

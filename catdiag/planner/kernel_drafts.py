@@ -225,7 +225,8 @@ def parts_of(diagram: Diagram) -> set[str]:
 
 
 def proved(ask: Z3, source: Diagram, made: Diagram, further: bool) -> Theorem | None:
-    """The theorem that two diagrams mean the same; None where it is not found, or is conditional."""
+    """The theorem that two diagrams mean the same; None where it is not found, or is conditional. Raises Interrupted
+    where a solver was stopped."""
     try:
         theorem = certify_equation(ask, source, made, further=further)
     except (OpenGoal, KernelError):

@@ -69,7 +69,7 @@ class Choice:
 
     @property
     def seconds(self) -> float:
-        """The predicted time of the run."""
+        """The predicted seconds of the run."""
         return float(entry(self.timing.seconds, self.index))
 
     @property

@@ -76,6 +76,7 @@ def parse_assumption(text: str) -> list[Any]:
 
 def statement_of(f: Subject, g: Subject, assume: Sequence[str] = ()) -> dict[str, Any]:
     """The statement `f = g` as plain data: two core programs, the hypotheses about sizes, and those about inputs.
+    Raises AssumptionError for an assumption about a size that no axis has.
 
     Every size of an axis is assumed to be at least 1, unless an assumption says that it may be 0: `"x >= 0"`. An
     assumption that names an input is about inputs (`catdiag.prover.hypotheses`), by their names on the left side.

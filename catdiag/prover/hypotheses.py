@@ -28,7 +28,8 @@ LONGEST = 1000
 
 
 def increasing(array: Traced, axis: str = "") -> Traced:
-    """Whether an array is sorted along an axis (its only one): for every i ≤ j, a[i] ≤ a[j]."""
+    """Whether an array is sorted along an axis (its only one): for every i ≤ j, a[i] ≤ a[j]. Raises TypeMismatch for an
+    array of several axes without the name of one."""
     if not axis and len(array.axes) != 1:
         raise TypeMismatch(f"sorted takes an array with one axis, or the name of an axis: this one has {array.axes}")
     name = axis or array.axes[0]

@@ -26,7 +26,7 @@ def false_skip(
     source: Diagram, skipped: Diagram, axis: str, tries: int, assume: Sequence[str] = ()
 ) -> FoldCounterexample | None:
     """A list, replayed, for which skipping blocks changes the result; None where none is found in `tries` batches of
-    inputs.
+    inputs. Raises AxisError for an axis that no array has.
 
     `skipped` is a diagram with a loop over the axis, outside of groups.
     """

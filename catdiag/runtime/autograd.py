@@ -78,8 +78,8 @@ def register_backward(name: str, passes: ForwardAndBackward, backward: Callable[
 
 
 def register_no_backward(name: str, argument: str, library: Any) -> None:
-    """Registers that the operator `name`, of which `argument` is an input, has no backward pass. Where it is asked for
-    one, CatdiagError is raised."""
+    """Registers that the operator `name`, of which `argument` is an input, has no backward pass: asked for one it
+    raises CatdiagError."""
     torch = needed("torch", "registering an operator")
 
     def refused(ctx: Any, *cotangents: Any) -> None:

@@ -197,8 +197,9 @@ def record_launches(
 ) -> tuple[RecordedLaunch, ...]:
     """The launches that a module makes at some sizes, in order.
 
-    `options` are tiles, `num_warps` and `num_stages` other than the module's defaults; `scalars` are the inputs without
-    axes. `generation` is the chip's (8: Ampere, 9: Hopper); without one, the chip is taken to have a copy engine (TMA).
+    `options` are tiles, `num_warps` and `num_stages` other than the module's defaults; `scalars` are the values of
+    inputs without axes. `generation` is the chip's (8: Ampere, 9: Hopper); without one, the chip is taken to have a
+    copy engine (TMA).
 
     Raises SizeError if the launch function refuses its arguments, and CatdiagError if it uses something of torch or
     triton that the recorder does not have.

@@ -106,7 +106,7 @@ def access_ranges(
     op: TileWindow, values: Sequence[Bound | None], ty: ArrayType, tiles: Mapping[str, str]
 ) -> tuple[AccessRange, ...]:
     """The footprint of a view along each axis that it reads; `values` are the expressions of its index arrays, by
-    input."""
+    input. Raises CatdiagError where positions are not known, or not monotonic in those of a tile."""
     sizes = {a.name: a.size for a in op.index_axes}
 
     def leaf(v: Any) -> Bound:
@@ -162,7 +162,8 @@ def _length(lo: Bound, hi: Bound, tiles: Mapping[str, str]) -> IntPolynomial:
 
 
 def linear(e: Bound) -> dict[Any, IntPolynomial]:
-    """An index expression as a linear form: the coefficient of each end of a tile, and of None for the constant."""
+    """An index expression as a linear form: the coefficient of each end of a tile, and of None for the constant. Raises
+    CatdiagError where it is rounded."""
 
     def join(op: str, a: dict[Any, IntPolynomial], b: dict[Any, IntPolynomial]) -> dict[Any, IntPolynomial]:
         if op == "+":

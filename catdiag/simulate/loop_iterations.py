@@ -144,8 +144,7 @@ class MachineLoop:
 
     def ends(self, level: int, start: int, stop: int, run: bool) -> Any:
         """The bounds of a level's blocks: those that run, or, without `run`, those for which the mask test is
-        evaluated.
-        """
+        evaluated. Raises CatdiagError where blocks are skipped and there are several memories on chip."""
         op, block = self.op, self.blocks[level]
         if op.bounds is None and op.is_live is None:
             return blocks(start, stop, block)

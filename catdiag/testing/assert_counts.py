@@ -221,7 +221,8 @@ class _Draw:
 
 
 def evaluator(values: Mapping[str, int]) -> Callable[[Any], int]:
-    """A function that evaluates formulas at these values, exactly, to integers.
+    """A function that evaluates formulas at these values, exactly, to integers. The function raises CatdiagError for a
+    formula of other symbols, AssertionError for a result that is no integer.
 
     It replaces sympy's own substitution, which is slow on nested rounding.
 

@@ -140,7 +140,7 @@ class KernelUnderTest:
         return [_back(out) for out in outputs], failure
 
     def handed(self, array: Any) -> Any:
-        """An array as the function takes it."""
+        """An array as the function takes it. Raises CatdiagError for an unknown `convert`."""
         if self.convert is None:
             device = module_device(self.function)
             return array if device is None else _tensor(array, self.result_format, device)

@@ -208,7 +208,7 @@ class Arranged(Pull):
     sources: tuple[Pull, ...]
 
     def compute(self, k: Builder, index: At, guard: TileNode | None) -> TileNode:
-        """The arrays at the index of the reshape."""
+        """The arrays at the index of the reshape. Raises TypeMismatch for a concatenation of nothing."""
         op, nodes, parts = self.op, k.nodes, self.op.axis.parts
         rest = {n: at for n, at in index.items() if n not in {a.name for a in op.added_axes()}}
         if op.kind == "split":
@@ -273,7 +273,8 @@ def _part_places(k: Builder, parts: Sequence[Axis], place: TileNode) -> dict[str
 
 
 def reshaped_index(k: Builder, box: Box, index: At) -> dict[str, TileNode]:
-    """Where the entries of an array at an index are in a reshape of it: a renaming, or a split or merged axis."""
+    """Where the entries of an array at an index are in a reshape of it: a renaming, or a split or merged axis. Raises
+    TypeMismatch for another box."""
     op = box.op
     if isinstance(op, Rename):
         new = dict(op.pairs)
@@ -335,7 +336,7 @@ class Viewed(Pull):
     sources: tuple[Pull, ...]
 
     def compute(self, k: Builder, index: At, guard: TileNode | None) -> TileNode:
-        """The first read whose conditions hold."""
+        """The first read whose conditions hold. Raises TypeMismatch for a view without reads."""
         nodes = k.nodes
 
         def leaf(v: Any) -> TileNode:
@@ -383,7 +384,7 @@ VIEWED: Mapping[type[Op], Callable[[ArrayType, Any, tuple[Pull, ...]], Pull]] = 
 
 
 def state_of(pull: Pull) -> TileNode:
-    """The node of a state."""
+    """The node of a state. Raises TypeMismatch for what is in memory."""
     if not isinstance(pull, Made):
         raise TypeMismatch("a loop carries a value that is not a tile: expected a state in registers")
     return pull.node

@@ -113,7 +113,8 @@ class Writing:
     # -- statements --------------------------------------------------------------------------------------------
 
     def body(self, body: Sequence[Statement]) -> None:
-        """Lowers statements in order. Loops and stores write statements; the rest makes nodes."""
+        """Lowers statements in order. Loops and stores write statements; the rest makes nodes. Raises TypeMismatch for
+        a group or a split loop inside of a loop."""
         for s in body:
             match s:
                 case Let():

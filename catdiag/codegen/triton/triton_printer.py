@@ -222,7 +222,7 @@ class TritonPrinter:
     # -- expressions -------------------------------------------------------------------------------------
 
     def expression(self, node: TileNode) -> PythonExpression:
-        """The expression of a node."""
+        """The expression of a node. Raises TypeMismatch for an operation that Triton cannot be told."""
         kind = node.kind
         if kind == "const":
             return _number(node, self.tl)

@@ -110,7 +110,7 @@ class Roofline:
 def roofline_of(
     plan: Plan | KernelPlan, derivation: Derivation | Diagram | None = None, chip: Hardware | str | None = None
 ) -> Roofline:
-    """The data of `roofline`, without a figure."""
+    """The data of `roofline`, without a figure. Raises CatdiagError for what does no operations."""
     plan = one_kernel(plan, "a roofline")
     hardware = chip_of(plan, chip)
     work, unit = plan.flops, "FLOP"

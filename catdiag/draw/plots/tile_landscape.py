@@ -89,7 +89,7 @@ def landscape_of(
     plan: Plan | KernelPlan | None = None,
     **options: Any,
 ) -> Landscape:
-    """The data of `landscape`, without a figure."""
+    """The data of `landscape`, without a figure. Raises CatdiagError for a plan of another chip or other sizes."""
     import numpy as np
 
     search = searching(derivation, chip, sizes, dtype, **options)

@@ -112,7 +112,7 @@ def capacities(
     chip: Hardware | str | None = None,
     bound: LowerBound | None = None,
 ) -> Capacities:
-    """The data of `transfers`, without a figure."""
+    """The data of `transfers`, without a figure. Raises CatdiagError for a bound in another unit than the transfers."""
     if chip is not None and dtype is None and not isinstance(derivation, IO):
         dtype = "bf16"
     counted: IO = derivation if isinstance(derivation, IO) else io(derivation, dtype=dtype)

@@ -124,7 +124,8 @@ def waterfall_of(
     plan: Plan | KernelPlan | None = None,
     chip: Hardware | str | None = None,
 ) -> Waterfall:
-    """The data of `waterfall`, without a figure."""
+    """The data of `waterfall`, without a figure. Raises CatdiagError for what has groups or loops already, and for a
+    tile without a size."""
     source = source_of(derivation)
     if source is None:
         raise CatdiagError(

@@ -44,7 +44,8 @@ AGREES, EXPLAINED, UNEXPLAINED, UNAVAILABLE, REPORTED = "agrees", "explained", "
 
 @dataclass(frozen=True)
 class CounterLine:
-    """A counter beside its prediction; `kernel` is empty for a counter of all kernels of a point together."""
+    """A counter beside its prediction, both in `unit` ("B": bytes); `kernel` is empty for a counter of all kernels of a
+    point together."""
 
     what: str
     kernel: str
@@ -205,7 +206,7 @@ def shared_out(
 def judged(
     what: str, predicted: float, measured: float | None, causes: Sequence[Cause] = (), kernel: str = "", why: str = ""
 ) -> CounterLine:
-    """A counter beside its prediction, with its status and, for a difference, the causes."""
+    """A counter beside its prediction, both in bytes, with its status and, for a difference, the causes."""
     if measured is None:
         return CounterLine(what, kernel, predicted, None, UNAVAILABLE, (why or "the profiler gave no number",))
     if _within_tolerance(measured, predicted, predicted):

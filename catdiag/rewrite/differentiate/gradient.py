@@ -49,7 +49,8 @@ def gradient(diagram: Diagram, ask: Z3, of: Outputs = None, wrt: Inputs = None) 
 
 
 def value_and_gradient(diagram: Diagram, ask: Z3, wrt: Inputs = None) -> Derivative:
-    """The result, a single number, and its gradient. See `catdiag.program.Program.value_and_grad`."""
+    """The result, a single number, and its gradient. See `catdiag.program.Program.value_and_grad`. Raises
+    NotDifferentiable where the result is no single number."""
     chosen = chosen_inputs(diagram, wrt)
     if len(diagram.cod) != 1 or diagram.cod[0].axes or not has_derivative(diagram.cod[0]):
         raise NotDifferentiable(
@@ -115,7 +116,11 @@ def further_names(diagram: Diagram, further: Sequence[str]) -> tuple[str, ...]:
 
 
 def chosen_inputs(diagram: Diagram, wrt: Inputs) -> list[int]:
-    """The numbers of the inputs to differentiate by: by default all that hold real numbers."""
+    """The numbers of the inputs to differentiate by: by default all that hold real numbers.
+
+    Raises SignatureError for one that there is not, or twice, TypeMismatch for other than names or numbers,
+    NotDifferentiable for inputs that hold no real numbers.
+    """
     names = diagram.input_names
     if wrt is None:
         found = [k for k, ty in enumerate(diagram.dom) if has_derivative(ty)]
@@ -143,7 +148,11 @@ def chosen_inputs(diagram: Diagram, wrt: Inputs) -> list[int]:
 
 
 def chosen_outputs(diagram: Diagram, of: Outputs) -> dict[str, int]:
-    """The numbers of the results to differentiate, by the names of their cotangents without the `d`."""
+    """The numbers of the results to differentiate, by the names of their cotangents without the `d`.
+
+    Raises SignatureError for one that there is not, or twice, and for a name that is taken, TypeMismatch for other than
+    names or numbers, NotDifferentiable for results that hold no real numbers.
+    """
     count = len(diagram.cod)
     default = ["out"] if count == 1 else [f"out{k}" for k in range(count)]
     if of is None:

@@ -125,8 +125,7 @@ class FoldParts:
 
     def closed(self, states: list[ArrayType]) -> tuple[Diagram, list[ArrayType]]:
         """The merge, and the types of states that it maps to themselves, found by iteration from those of unit and
-        element.
-        """
+        element. Raises TypeMismatch where merge gives another number of states, or ever wider types."""
         for _ in range(len(_WIDER) + sum(len(t.axes) for t in (*states, *self.source.dom)) + 1):
             merge = self._merge(states)
             if len(merge.cod) != len(states):
@@ -206,7 +205,8 @@ class FoldParts:
         return results
 
     def state(self, count: int) -> tuple[Diagram | None, ...]:
-        """The specification of each component, None where the user gives none."""
+        """The specification of each component, None where the user gives none. Raises TypeMismatch where there are not
+        `count` of them, one array each."""
         given = self.fold.state
         if given is None:
             return (None,) * count

@@ -102,7 +102,8 @@ def as_type(trace: Trace, a: Traced, ty: ArrayType) -> Traced:
 def streamable_programs(
     axis: str, inputs: Sequence[ArrayType] | None, kinds: Any, max_steps: int = 3
 ) -> SearchStrategy[Diagram]:
-    """Programs whose results depend on an axis only through cascades of reductions that have repairs."""
+    """Programs whose results depend on an axis only through cascades of reductions that have repairs. Raises
+    CatdiagError for an axis that no input has."""
     st = strategies_of()
     if inputs is not None and not any(ty.axis(axis) for ty in inputs):
         raise CatdiagError(f"no input has axis {axis!r}: expected one that has it, to stream the program along it")
