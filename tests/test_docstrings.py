@@ -16,8 +16,8 @@ SOURCES = [path for path in sorted(PACKAGE.rglob("*.py")) if path.parent.name !=
 # The rooms whose floating-point numbers are quantities.
 MEASURED = ("bounds", "chip", "cost", "measure", "planner", "runtime", "schedule", "simulate")
 UNIT = re.compile(
-    r"\b([Bb]ytes?|[Vv]alues?|elements?|[Ss]econds?|[Mm]illiseconds|ms|µs|clocks?|per second|joules?|FLOPs?|operations?|instructions?|registers?"
-    r"|ratio|fraction|share|part|relative|speedup|error|number|factor|times|how many)\b"
+    r"\b([Bb]ytes?|[Vv]alues?|elements?|[Ss]econds?|[Mm]illiseconds|ms|µs|clocks?|joules?|FLOPs?|operations?"
+    r"|instructions?|registers?|ratio|fraction|share|part|relative|speedup|error|number|factor|times|how many)\b"
 )
 NAMED_UNIT = re.compile(
     r"(bytes|_b|_byte|seconds|_s|_ms|_us|clocks?|_hz|joules|watts?|flops|ratio|share|fraction|part|factor|count|speedup|times)$"

@@ -8,8 +8,9 @@ from typing import Any
 from catdiag.category import ops
 from catdiag.category.diagram import Diagram
 from catdiag.category.index_maps import Reindex, View
-from catdiag.category.ops import bodies, op_row, replace_name
+from catdiag.category.ops import op_row, replace_name
 from catdiag.category.scalars import Apply, signature
+from catdiag.category.traversal import all_diagrams
 from catdiag.category.types import ArrayType, Axis, Size, Ty, short, show_size, union
 from catdiag.util.errors import AxisError, TypeMismatch
 
@@ -195,13 +196,8 @@ def check(diagram: Diagram) -> None:
     catdiag.util.errors.TypeMismatch: node 0, f, reads wire 7: only 1 are there by then
     ...
     """
-    seen: set[int] = set()
-    stack = [diagram]
-    while stack:
-        item = stack.pop()
-        if id(item) in seen:
-            continue
-        seen.add(id(item))
+    checked: set[int] = set()
+    for item in all_diagrams(diagram):
         types = list(item.dom)
         for place, node in enumerate(item.graph.nodes):
             b = node.box
@@ -211,10 +207,9 @@ def check(diagram: Diagram) -> None:
             found = Ty(*(types[w] for w in node.inputs))
             if found != b.dom:
                 raise TypeMismatch(f"node {place}, {b.name}, takes {short(b.dom)} and reads {short(found)}")
-            if id(b) not in seen:
-                seen.add(id(b))
+            if id(b) not in checked:
+                checked.add(id(b))
                 check_box(b)
-                stack += bodies(b.op)
             types.extend(b.cod)
         if not all(0 <= w < len(types) for w in item.graph.outputs):
             raise TypeMismatch(f"the outputs read wires {item.graph.outputs}: there are {len(types)}")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from catdiag.category.diagram import Diagram
 from catdiag.category.ops import Box, bodies
 
 
-def all_diagrams(diagram: Diagram) -> Iterator[Diagram]:
-    """A diagram and the bodies in it, each once; a diagram comes before its bodies.
+def all_diagrams(diagram: Diagram, opened: Callable[[Box], bool] = lambda box: True) -> Iterator[Diagram]:
+    """A diagram and the bodies in it, each once, of those boxes that are `opened`; a diagram comes before its bodies.
 
     >>> from catdiag.category.diagram import id
     >>> from catdiag.category.substitution import call
@@ -23,7 +23,7 @@ def all_diagrams(diagram: Diagram) -> Iterator[Diagram]:
         if id(item) not in seen:
             seen.add(id(item))
             yield item
-            stack.extend(body for box in item.boxes for body in bodies(box.op))
+            stack.extend(body for box in item.boxes if opened(box) for body in bodies(box.op))
 
 
 def all_boxes(diagram: Diagram) -> Iterator[Box]:

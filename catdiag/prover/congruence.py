@@ -21,9 +21,10 @@ from typing import Any
 from catdiag.category.box_types import rename_box
 from catdiag.category.diagram import Diagram, Graph, Node, of_graph, reachable
 from catdiag.category.graph_writer import GraphWriter
-from catdiag.category.ops import Box, Call, Generic, GroupOp, Map, bodies, index_box, reduce_box
+from catdiag.category.ops import Box, Call, Generic, GroupOp, Map, index_box, reduce_box
 from catdiag.category.scalars import Apply
 from catdiag.category.substitution import inline
+from catdiag.category.traversal import all_diagrams
 from catdiag.category.types import ArrayType, Ty
 from catdiag.util.errors import TypeMismatch
 
@@ -53,19 +54,8 @@ def has_generators(diagram: Diagram) -> bool:
     >>> has_generators(call("named", box("f", X, X)))
     True
     """
-    seen: set[int] = set()
-    stack = [diagram]
-    while stack:
-        item = stack.pop()
-        if id(item) in seen:
-            continue
-        seen.add(id(item))
-        for b in item.boxes:
-            if isinstance(b.op, Generic):
-                return True
-            if isinstance(b.op, Call) or (isinstance(b.op, GroupOp) and not b.op.tiles):
-                stack += bodies(b.op)
-    return False
+    shown = all_diagrams(diagram, lambda b: isinstance(b.op, Call) or (isinstance(b.op, GroupOp) and not b.op.tiles))
+    return any(isinstance(b.op, Generic) for item in shown for b in item.boxes)
 
 
 @dataclass(eq=False)
