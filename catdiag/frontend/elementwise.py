@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from catdiag.category.scalars import Apply, Cast
+from catdiag.category.scalars import SCALARS, Apply, Cast
 from catdiag.category.types import BYTES, union
 from catdiag.frontend.constants import number
 from catdiag.frontend.tracing import Operand, Traced, is_building, running, traced
@@ -228,12 +228,12 @@ def where(condition: Traced, a: Operand, b: Operand) -> Traced:
     return running().chosen(condition, a, b)
 
 
+_INFIX = frozenset(("add", "sub", "mul", "div", "neg", "floordiv", "eq", "ne", "lt", "le"))
 _WITH_MEANING = frozenset(
-    ("exp", "log", "sqrt", "tanh", "sigmoid", "abs", "max", "min", "where", "ite", "inv", "sum", "prod", "mean",
-     "any", "all", "not", "and", "or", "index", "size", "floor", "real", "true", "false", "erf", "sin", "cos", "sign",
-     "ceil", "round", "uniform")
+    (*(SCALARS.keys() - _INFIX), "ite", "inv", "sum", "prod", "mean", "any", "all", "index", "size", "real", "true",
+     "false")
 )  # fmt: skip
-"""Names that formulas print for functions with a meaning."""
+"""Names that formulas print for functions with a meaning; some they print as signs between arguments."""
 
 
 def apply(function: str, *arrays: Operand) -> Traced:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from fractions import Fraction
+from itertools import permutations
 from typing import Any
 
 import mpmath
@@ -15,6 +16,7 @@ from catdiag.kernel.context import Context
 from catdiag.kernel.scalar_rules import normal
 from catdiag.kernel.terms import (
     BOT,
+    FIXED,
     ONE,
     RANDOM,
     ZERO,
@@ -101,6 +103,13 @@ def test_one_number_has_one_normal_form() -> None:
                  (fixed("cos", mul(num(2), A)), mul(num(2), cosine))]  # fmt: skip
     for s, t in different:
         assert normal(s, CTX) != normal(t, CTX), (s, t)
+
+
+@pytest.mark.parametrize(("name", "other"), permutations(FIXED, 2))
+def test_no_fixed_function_has_the_laws_of_another(name: str, other: str) -> None:
+    assert tuple(OF) == FIXED
+    for t in (A, mul(num(2), A), add(A, B)):
+        assert normal(fixed(name, t), CTX) != normal(fixed(other, t), CTX)
 
 
 @pytest.mark.parametrize("name", OF)

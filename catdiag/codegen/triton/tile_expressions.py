@@ -12,13 +12,19 @@ import math
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from typing import Any
 
+from catdiag.category.scalars import SCALARS
 from catdiag.codegen.syntax import PythonExpression
 from catdiag.codegen.triton.tile_fills import FINITE, INFINITE, Fill, fill_of, times_positive
 from catdiag.codegen.triton.tile_nodes import Dim, Scope, TileNode, deepest, natural, reached, zero_outside
 
 LARGEST = 2**31 - 1
 _TO_INTEGERS = ("floor", "ceil", "round")
-_REAL = ("exp", "exp2", "log", "sqrt", "rsqrt", "tanh", "sigmoid", "erf", "sin", "cos", *_TO_INTEGERS)
+_REAL = (
+    "exp2",
+    "rsqrt",
+    *(fn for fn, (count, element) in SCALARS.items() if count == 1 and element in ("real", "int")),
+)
+"""The functions of one real number: integers are converted first."""
 REWRITTEN = ("exp", "sigmoid", "sign")
 """The scalar functions that are written with others; no node has them."""
 LOG2E = 1 / math.log(2)

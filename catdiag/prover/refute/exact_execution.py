@@ -14,7 +14,7 @@ from itertools import product
 from math import ceil, floor, prod
 from typing import Any, TypeAlias
 
-from catdiag.category.scalars import row
+from catdiag.category.scalars import SCALARS, row
 from catdiag.prover.refute.exact_reals import (
     BITS,
     BOTTOM,
@@ -40,7 +40,7 @@ from catdiag.prover.refute.exact_reals import (
     truth,
 )
 
-_TRANSCENDENTAL = {"uniform", "exp", "log", "sqrt", "tanh", "sigmoid", "div", "erf", "sin", "cos"}
+_TRANSCENDENTAL = frozenset(fn for fn, (_, element) in SCALARS.items() if element == "real")
 _EXPENSIVE = 20
 
 
