@@ -249,6 +249,13 @@ def shared_solver() -> Any:
     return importlib.import_module("catdiag.solvers.z3").shared()
 
 
+@pytest.fixture(scope="session")
+def ask() -> Iterator[Any]:
+    """A solver of the tests' own, with the usual bounds."""
+    with importlib.import_module("catdiag.solvers.z3").Z3() as solver:
+        yield solver
+
+
 @pytest.fixture(autouse=True)
 def proved_once(request: pytest.FixtureRequest) -> None:
     """What has been proved is known where proofs are not what is tested, and nothing is changed under them."""

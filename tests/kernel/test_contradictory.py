@@ -22,12 +22,6 @@ ELEMENTS = {"A": "real", "B": "real", "K": "int", "S": "extended"}
 NONEMPTY = Fact((), (), fn("le", ONE, N))
 
 
-@pytest.fixture(scope="module")
-def ask() -> Iterator[Z3]:
-    with Z3() as solver:
-        yield solver
-
-
 def owed(condition: Term, *guards: Term, **ranges: Term) -> Fact:
     return Fact(tuple(ranges.items()), guards, condition)
 

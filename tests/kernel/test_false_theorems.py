@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,12 +37,6 @@ from catdiag.solvers.z3 import Z3
 ALWAYS: Callable[..., bool] = lambda *args, **named: True  # noqa: E731
 NEVER: Callable[..., bool] = lambda *args, **named: False  # noqa: E731
 NOTHING: Callable[..., None] = lambda *args, **named: None  # noqa: E731
-
-
-@pytest.fixture(scope="module")
-def ask() -> Iterator[Z3]:
-    with Z3() as solver:
-        yield solver
 
 
 @dataclass

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -17,12 +16,6 @@ from catdiag.solvers.z3 import Z3
 X = array("A", "x")
 KEPT = [{"op": "size", "size": 3}, apply("lt", 1, 2), const("0"), apply("where", 3, 0, 4)]
 """Of elements at positions below 3; wire 0 the elements, wire 1 the positions."""
-
-
-@pytest.fixture(scope="module")
-def ask() -> Iterator[Z3]:
-    with Z3() as solver:
-        yield solver
 
 
 def provable(ask: Z3, left: Json, right: Json, *assume: Any) -> bool:

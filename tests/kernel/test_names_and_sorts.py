@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -40,12 +40,6 @@ NO_NAMES = [
     "\u0445", "\u03b1", "e\u0301", "\u00e9", "\ufb01", "\uff58", "x\u200b", "x\u202e", "x\ufe0f", "%0", "%n x", "$0",
     "exp", "max", "ite", "true", "result", "result0", "x.y", "x'", "x" * 501, 7, None, True, ["x"],
 ]  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def ask() -> Iterator[Z3]:
-    with Z3() as solver:
-        yield solver
 
 
 def node_size(name: Any) -> Json:

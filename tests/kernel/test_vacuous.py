@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +19,6 @@ from catdiag.solvers.z3 import Z3
 INPUT = [array("A", "x")]
 ONE, TWO = program(INPUT, [const("1")], 1), program(INPUT, [const("2")], 1)
 ABSURD = {"outputs": {"0": {"absurd": True}}}
-
-
-@pytest.fixture(scope="module")
-def ask() -> Iterator[Z3]:
-    with Z3() as solver:
-        yield solver
 
 
 def proved(left: Any, right: Any, signature: str = "x", assume: tuple[str, ...] = ()) -> cd.Theorem:

@@ -23,7 +23,6 @@ from catdiag.planner.resources.emitted_smem import EmittedBlocks
 from catdiag.planner.resources.triton_resources import SPILLING, TritonBlock
 from catdiag.rewrite import skip
 from catdiag.schedule.kernel_analysis import measure
-from catdiag.solvers.z3 import Z3
 from catdiag.util.errors import CatdiagError, DoesNotFit, SizeError
 from tests.forms import form, unproved
 
@@ -261,12 +260,6 @@ def test_the_measured_best_is_among_the_proposals_and_as_a_rule_the_first():
         assert taken[0] is not None and taken[0] <= best / 0.9, key
         near.append(taken[0] <= best / 0.95)
     assert sum(near) == 11 and len(near) == 15
-
-
-@pytest.fixture(scope="module")
-def ask():
-    with Z3() as found:
-        yield found
 
 
 @pytest.mark.slow

@@ -6,7 +6,6 @@ import importlib.util
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,12 +31,6 @@ NAMES: list[str] = MAKER.names()
 DERIVED = [name for name in NAMES if "right = left." in (PROOFS / f"{name}.py").read_text(encoding="utf-8")]
 OTHERS = [name for name in NAMES if name not in DERIVED]
 PROVED = OTHERS + DERIVED[5::20]
-
-
-@pytest.fixture(scope="module")
-def ask() -> Iterator[Z3]:
-    with Z3() as solver:
-        yield solver
 
 
 def stored(name: str) -> dict[str, Any]:

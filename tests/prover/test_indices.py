@@ -17,12 +17,6 @@ from catdiag.prover.normal_form.normalize import Normalizer
 from catdiag.solvers.z3 import Z3
 
 
-@pytest.fixture(scope="module")
-def ask():
-    with Z3() as solver:
-        yield solver
-
-
 def at(array, axes, **reads):
     return cd.reindex(array, axes, **reads)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -23,12 +23,6 @@ from catdiag.solvers.z3 import Z3
 
 SIZES = {"q": 3, "x": 4, "d": 5, "e": 2, "h": 2, "y": 3}
 Function = Callable[..., Any]
-
-
-@pytest.fixture(scope="module")
-def ask() -> Iterator[Z3]:
-    with Z3() as solver:
-        yield solver
 
 
 def squared(a: Any, b: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 
@@ -22,12 +22,6 @@ from catdiag.rewrite.stability import Stability, stability
 from catdiag.solvers.z3 import Z3
 
 NONE = -float("inf")
-
-
-@pytest.fixture(scope="module")
-def ask() -> Iterator[Z3]:
-    with Z3() as solver:
-        yield solver
 
 
 def checked(ask: Z3, verdict: Verdict) -> None:

@@ -13,7 +13,6 @@ import catdiag as cd
 from catdiag.category.diagram import Diagram
 from catdiag.execute.interpreter import run
 from catdiag.kernel.checker import Checker
-from catdiag.solvers.z3 import Z3
 
 LOW = -float("inf")
 Q, X = 6, 11
@@ -104,12 +103,6 @@ OPERATORS = {
                             rows_of_nothing_by_sum, with_a_score_of_its_own, by_hand_with_logarithm, longest_path)},
 }  # fmt: skip
 OWN_ROWS = ("rows_of_nothing_by_any", "rows_of_nothing_by_sum", "with_a_score_of_its_own")
-
-
-@pytest.fixture(scope="module")
-def ask():
-    with Z3() as solver:
-        yield solver
 
 
 def inputs(diagram: Diagram, own_rows: bool) -> list[Any]:

@@ -224,12 +224,6 @@ def tanh_of_the_shifted(X):
     return cd.sum(cd.tanh(X - cd.max(X, "x")), "x")
 
 
-@pytest.fixture(scope="module")
-def ask():
-    with Z3() as solver:
-        yield solver
-
-
 def _tiles(derivation: Derivation, rng: np.random.Generator) -> dict[str, int]:
     tiles = {}
     boxes = list(derivation.diagram.boxes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,12 +14,6 @@ from catdiag.kernel.checker import Checker
 from catdiag.solvers.z3 import Z3
 
 NONE = -float("inf")
-
-
-@pytest.fixture(scope="module")
-def ask() -> Iterator[Z3]:
-    with Z3() as solver:
-        yield solver
 
 
 def quotient(S: Any, V: Any) -> Any:

@@ -4,11 +4,10 @@ and two streams side by side in one loop. Each is derived and proved anew, for r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -44,12 +43,6 @@ STREAMS: tuple[Callable[[Any, Any], Any], ...] = (
 maps = st.lists(st.sampled_from(MAPS), min_size=1, max_size=2)
 streams = st.sampled_from(STREAMS)
 quick = settings(max_examples=2, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
-
-
-@pytest.fixture(scope="module")
-def ask() -> Iterator[Z3]:
-    with Z3() as solver:
-        yield solver
 
 
 def composed(functions: list[Map], a: Any) -> Any:

@@ -21,12 +21,6 @@ def marks(rewrite: Rewrite) -> list[pytest.MarkDecorator]:
 CASES = [pytest.param(r, id=f"{r.suite}: {r.name}", marks=marks(r)) for r in rewrites()]
 
 
-@pytest.fixture(scope="module")
-def ask():
-    with Z3() as solver:
-        yield solver
-
-
 @pytest.mark.parametrize("rewrite", CASES)
 def test_verdict(rewrite: Rewrite, ask: Z3) -> None:
     said, _, detail = verdict(rewrite, ask)

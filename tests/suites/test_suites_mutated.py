@@ -38,12 +38,6 @@ def attack(rewrite: Rewrite, seed: int, count: int, ask: Z3) -> list[str]:
     return wrong
 
 
-@pytest.fixture(scope="module")
-def ask():
-    with Z3() as solver:
-        yield solver
-
-
 @pytest.mark.parametrize("part", range(3))
 def test_no_changed_program_is_proved_that_differs_on_numbers(part: int, ask: Z3) -> None:
     sample = random.Random(part).sample(TRUE, 20)
