@@ -87,3 +87,18 @@ def test_floating_point_fields_have_units() -> None:
                     if not NAMED_UNIT.search(name):
                         unsaid.append(place(path, field, f"{node.name}, {name}"))
     assert not unsaid, "\n".join(unsaid)
+
+
+def test_each_term_of_the_time_model_is_in_the_table_of_its_page() -> None:
+    """A term is a public function of `planner/time_model`, with its unit in its name."""
+    page = (PACKAGE.parent / "docs" / "explanation" / "time_model.md").read_text(encoding="utf-8")
+    table = page[page.index("| term |") : page.index("\n\n", page.index("| term |"))]
+    said = set(re.findall(r"`([a-z_0-9]+\.[a-z_0-9]+)`", table)) - {"planner.resources", "queueing.mean_value_analysis"}
+    terms = {
+        f"{path.stem}.{node.name}"
+        for path in (PACKAGE / "planner" / "time_model").glob("*.py")
+        for node in ast.parse(path.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.FunctionDef) and re.search("(?<!^)_(seconds|bytes|ratio|instructions)$", node.name)
+        if not node.name.startswith("_")
+    }
+    assert terms == said

@@ -24,7 +24,7 @@ from catdiag.planner.plan import (
 )
 from catdiag.planner.resources.block_resources import ceil_div
 from catdiag.planner.tile_search import Choice, TileSearch, choice_at
-from catdiag.planner.time_model.matrix_units import peak_rate
+from catdiag.planner.time_model.matrix_units import peak_flops_per_s
 from catdiag.planner.time_model.prediction import flops
 from catdiag.planner.time_model.timing import STATIONS
 from catdiag.schedule.placement import LEVEL, MATRIX, REGISTERS
@@ -78,7 +78,7 @@ def planned(
     work = flops(search.whole, search.full(values))
     moved = round(chosen.bytes_moved)
     parts = chosen.prediction.part_seconds
-    limit = peak_rate(search.kernel.contractions, chip) or 2 * chip.alu_per_clock * chip.clock_hz * chip.sms
+    limit = peak_flops_per_s(search.kernel.contractions, chip) or 2 * chip.alu_per_clock * chip.clock_hz * chip.sms
     edges = _edges(search, chosen)
     busy = {name: s * chosen.prediction.groups / chip.sms / seconds for name, s in parts.items()}
     busy.update({e.upper: e.seconds / seconds for e in edges if e.upper in ("HBM", "LLC")})

@@ -29,7 +29,7 @@ from catdiag.planner.kernel_drafts import KernelDraft, drafts, window_axes
 from catdiag.planner.plan import FUNCTION, TORCH, KernelPlan
 from catdiag.planner.resources.block_resources import ceil_div
 from catdiag.planner.tile_search import SHORTEST_BLOCK, Choice, Found, some
-from catdiag.planner.time_model.matrix_units import peak_rate
+from catdiag.planner.time_model.matrix_units import peak_flops_per_s
 from catdiag.planner.time_model.timing import Timing
 from catdiag.schedule.kernel_analysis import given_sizes, measure
 from catdiag.schedule.lowered_kernel import LoweredKernel
@@ -263,7 +263,7 @@ def roofline_bound(piece: Diagram, target: PlanTarget) -> RooflineBound:
     only = _only_viewed(inline(piece).graph)
     for kernel in measure(piece, target.dtype).kernels:
         bytes_moved += sum(float(t.size.value(sizes)) for t in kernel.transfers if not t.region and t.wire not in only)
-        rate = peak_rate(kernel.contractions, chip)
+        rate = peak_flops_per_s(kernel.contractions, chip)
         if rate:
             products = sum(float(a.value(sizes)) for (name, _), a in kernel.work.items() if name == "tensor")
             seconds += products / (rate * chip.sustained["tensor"])

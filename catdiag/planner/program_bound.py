@@ -20,7 +20,7 @@ from typing import Any
 from catdiag.bounds.lower_bound import lower_bound
 from catdiag.category.diagram import Diagram
 from catdiag.chip.hardware import Hardware
-from catdiag.planner.time_model.matrix_units import peak_rate
+from catdiag.planner.time_model.matrix_units import peak_flops_per_s
 from catdiag.rewrite.contraction_order import equal_forms
 from catdiag.schedule.kernel_analysis import measure
 
@@ -101,6 +101,6 @@ def _products(
     """The FLOPs of the products of a diagram, each done once, and the rate of the quickest of their types; 0 if matrix
     units multiply none of these, so that nothing is known."""
     kernels = measure(diagram, dtype).kernels
-    rate = peak_rate([c for kernel in kernels for c in kernel.contractions], chip)
+    rate = peak_flops_per_s([c for kernel in kernels for c in kernel.contractions], chip)
     flops = sum(int(a.value(sizes)) for kernel in kernels for (name, _), a in kernel.work.items() if name == "tensor")
     return flops, rate

@@ -12,7 +12,7 @@ from catdiag.codegen.triton.triton_module import module
 from catdiag.planner.configuration_candidates import Candidates
 from catdiag.planner.fit import searching
 from catdiag.planner.time_model.kernel_instance import KernelInstance
-from catdiag.planner.time_model.matrix_units import warpgroup_products, widened_factor_seconds
+from catdiag.planner.time_model.matrix_units import warpgroup_product_seconds, widened_factor_seconds
 from catdiag.schedule.stored_types import worked_in
 from tests.forms import form, unproved
 
@@ -112,7 +112,7 @@ def test_a_product_of_what_was_computed_from_8_bits_takes_the_time_of_16() -> No
         )
         values = found.search.full({**found.sizes, "g_q": 128, "s_x": 128})
         k = KernelInstance(found.kernels[2], found.search.chip, values, stages=2, warps=8)
-        seconds[dtype] = warpgroup_products(k, found.blocks[2])[0], widened_factor_seconds(k)
+        seconds[dtype] = warpgroup_product_seconds(k, found.blocks[2])[0], widened_factor_seconds(k)
     text = module(form("attention", "x", "q"), {"g_q": 128, "s_x": 128}, "fp8").text
     assert "to(tl.float16), V_tile.to(tl.float16)" in text
     assert seconds["fp8"][0] == pytest.approx(0.75 * seconds["bf16"][0], rel=1e-3), (

@@ -1,8 +1,8 @@
 """Seconds of a block on the pipelines of its core beside matrix units, and those that it waits.
 
 Special functions and ALUs: operations at the chip's rate, on whole pieces of rows where there are products, since the
-results of matrix units lie in registers so (`padding`). Registers: what passes through them to products. Stalls: what a
-block waits for itself, whoever else is on the core.
+results of matrix units lie in registers so (`padding_ratio`). Registers: what passes through them to products.
+Stalls: what a block waits for itself, whoever else is on the core.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ _COMPUTED_BYTES = 4
 """The width of a value that is computed with."""
 
 
-def special_function_seconds(k: KernelInstance, padding: Numbers) -> Numbers:
+def special_function_seconds(k: KernelInstance, padding_ratio: Numbers) -> Numbers:
     """Exponentials and the like."""
-    return k.scalar_operations("exp") * padding / (k.chip.special_per_clock * k.chip.clock_hz)
+    return k.scalar_operations("exp") * padding_ratio / (k.chip.special_per_clock * k.chip.clock_hz)
 
 
-def alu_seconds(k: KernelInstance, padding: Numbers) -> Numbers:
+def alu_seconds(k: KernelInstance, padding_ratio: Numbers) -> Numbers:
     """Elementwise work, products by vectors, products of a type that matrix units lack, and the overhead of loops."""
     operations = k.scalar_operations("alu") + sum((k.multiply_adds(c) for c in k.kernel.by_vectors), 0.0)
     for contraction in k.kernel.contractions:
         if contraction.dtype not in k.chip.tensor:
             operations = operations + k.multiply_adds(contraction)
-    clocks = operations * padding / k.chip.alu_per_clock + k.iterations * k.chip.iteration_clocks * k.warps / 4
+    clocks = operations * padding_ratio / k.chip.alu_per_clock + k.iterations * k.chip.iteration_clocks * k.warps / 4
     return clocks / k.chip.clock_hz
 
 

@@ -18,7 +18,8 @@ from catdiag.planner.time_model.ideal_backend import BlockWork, GroupWaves, Idea
 from catdiag.planner.time_model.kernel_instance import KernelInstance
 from catdiag.planner.time_model.matrix_units import (
     block_row_instructions,
-    warpgroup_products,
+    copy_seconds,
+    warpgroup_product_seconds,
     widened_factor_seconds,
 )
 from catdiag.planner.time_model.memory_traffic import MemoryTraffic
@@ -52,10 +53,9 @@ class GluonBackend(IdealBackend):
     def block_work(self, k: KernelInstance, traffic: MemoryTraffic) -> BlockWork:
         """That of the ideal backend, but matrix units wait for copies to shared memory, fill and drain."""
         work = super().block_work(k, traffic)
-        matrix, reading = warpgroup_products(k, self.block.triton)
-        copying = work.load_bytes / (k.chip.smem_bytes_per_clock * k.chip.clock_hz)
+        matrix, reading = warpgroup_product_seconds(k, self.block.triton)
         filling = FILL_CLOCKS * block_row_instructions(k) / k.chip.clock_hz
-        tensor = np.maximum(matrix, reading + copying) + filling
+        tensor = np.maximum(matrix, reading + copy_seconds(k, work.load_bytes)) + filling
         passing = work.part_seconds["registers"] + widened_factor_seconds(k)
         return replace(
             work,

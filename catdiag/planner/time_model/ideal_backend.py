@@ -21,7 +21,7 @@ from catdiag.planner.resources.block_resources import Numbers, Resources, ceil_d
 from catdiag.planner.resources.ideal_resources import IdealBlock
 from catdiag.planner.time_model import core_pipelines
 from catdiag.planner.time_model.kernel_instance import KernelInstance
-from catdiag.planner.time_model.matrix_units import grid_products
+from catdiag.planner.time_model.matrix_units import grid_product_seconds
 from catdiag.planner.time_model.memory_traffic import MemoryTraffic, l2_seconds
 from catdiag.planner.time_model.queueing import mean_value_analysis
 
@@ -95,12 +95,12 @@ class IdealBackend:
 
     def block_work(self, k: KernelInstance, traffic: MemoryTraffic) -> BlockWork:
         """What a block needs. With one buffer the loads of streamed blocks are stalls too."""
-        products = grid_products(k)
+        products = grid_product_seconds(k)
         loads = l2_seconds(k, traffic.load_bytes, traffic.save_bytes)
         parts = {
             "tensor": products.total,
-            "exp": core_pipelines.special_function_seconds(k, products.row_padding),
-            "alu": core_pipelines.alu_seconds(k, products.row_padding),
+            "exp": core_pipelines.special_function_seconds(k, products.row_padding_ratio),
+            "alu": core_pipelines.alu_seconds(k, products.row_padding_ratio),
             "registers": core_pipelines.register_pass_seconds(k),
             "SMEM": products.reading,
             "L2": loads,

@@ -1,9 +1,9 @@
 """Seconds of a block's products on the matrix units of its core, and of the shared memory that these read.
 
 A product is done in whole pieces: matrix instructions of `Hardware.matrix_rows` rows, `matrix_columns` columns and
-`depth_piece` of the depth, at the sustained rate. Three ways to share one out are modelled: `grid_products` by the
-ideal backend, `warpgroup_products` as Triton does it for warpgroups, `warp_products` where a product has too few rows
-for a warpgroup's instruction.
+`depth_piece` of the depth, at the sustained rate. Three ways to share one out are modelled: `grid_product_seconds` by
+the ideal backend, `warpgroup_product_seconds` as Triton does it for warpgroups, `warp_product_seconds` where a
+product has too few rows for a warpgroup's instruction.
 """
 
 from __future__ import annotations
@@ -32,39 +32,39 @@ and Dissecting the Nvidia Hopper GPU Architecture via Microbenchmarking", tables
 @dataclass(frozen=True)
 class MatrixSeconds:
     """Of a full block: seconds on the matrix units, of these `inner` those in loops inside loops whose iterations wait
-    for no sums; seconds of reading shared memory meanwhile (`reading`); `row_padding`: how many times its rows the
-    pieces have."""
+    for no sums; seconds of reading shared memory meanwhile (`reading`); `row_padding_ratio`: how many times its rows
+    the pieces have."""
 
     total: Numbers = 0.0
     inner: Numbers = 0.0
     reading: Numbers = 0.0
-    row_padding: Numbers = 1.0
+    row_padding_ratio: Numbers = 1.0
 
 
-def peak_rate(contractions: Iterable[Contraction], chip: Hardware) -> float:
+def peak_flops_per_s(contractions: Iterable[Contraction], chip: Hardware) -> float:
     """FLOP/s of a chip's matrix units at most in the types of some products; 0 if they multiply none of these."""
     return max((chip.tensor.get(c.dtype, 0.0) for c in contractions), default=0.0)
 
 
-def grid_products(k: KernelInstance) -> MatrixSeconds:
+def grid_product_seconds(k: KernelInstance) -> MatrixSeconds:
     """All products of a block, each the quicker of both ways to call one side of it the rows, a grouped one if there
     is: the matrix units' time, or that of reading both factors from shared memory if it is longer (small tiles)."""
     total, inner, reading = 0.0, 0.0, 0.0
     padding: Numbers = 1.0
     for contraction in k.matrix_products:
-        seconds, spent, more = _grid_product(k, contraction)
+        seconds, spent, more = _grid_product_seconds(k, contraction)
         total, reading, padding = total + seconds, reading + spent, np.maximum(padding, more)
         inner = inner + (seconds if contraction.loops in k.independent_inner_loops else 0.0)
     return MatrixSeconds(total, inner, reading, padding)
 
 
-def _grid_product(k: KernelInstance, c: Contraction) -> tuple[Numbers, Numbers, Numbers]:
+def _grid_product_seconds(k: KernelInstance, c: Contraction) -> tuple[Numbers, Numbers, Numbers]:
     """Seconds of one product, those of reading shared memory, and how many times its rows the pieces have."""
     best: tuple[Numbers, Numbers, Numbers] | None = None
     for has_tile, rows, columns in ((c.sides[0], c.rows, c.columns), (c.sides[1], c.columns, c.rows)):
         if any(c.sides) and not has_tile:
             continue
-        work, reading, padding = _grid_of_workers(k, c, rows, columns)
+        work, reading, padding = _worker_grid_seconds(k, c, rows, columns)
         taken = np.maximum(work, reading)
         if best is None:
             best = taken, reading, padding
@@ -76,7 +76,7 @@ def _grid_product(k: KernelInstance, c: Contraction) -> tuple[Numbers, Numbers, 
     return best[0] * iterations, best[1] * iterations, best[2]
 
 
-def _grid_of_workers(
+def _worker_grid_seconds(
     k: KernelInstance, c: Contraction, rows: IntPolynomial, columns: IntPolynomial
 ) -> tuple[Numbers, Numbers, Numbers]:
     """Seconds of one iteration of a product on matrix units, seconds of reading shared memory, and the padding. Workers
@@ -120,6 +120,12 @@ def drained_row_instructions(k: KernelInstance) -> tuple[Numbers, Numbers]:
     return sum(most.values(), 0), waited
 
 
+def copy_seconds(k: KernelInstance, load_bytes: Numbers) -> Numbers:
+    """What a block loads for products is written to shared memory, at the rate at which matrix units read there, while
+    these wait."""
+    return load_bytes / (k.chip.smem_bytes_per_clock * k.chip.clock_hz)
+
+
 def widened_factor_seconds(k: KernelInstance) -> Numbers:
     """Second factors that are loaded in another type than that of their product pass through registers: read out of
     shared memory, converted, written back."""
@@ -133,7 +139,7 @@ def widened_factor_seconds(k: KernelInstance) -> Numbers:
     return clocks / k.chip.clock_hz
 
 
-def warpgroup_products(k: KernelInstance, block: TritonBlock) -> tuple[Numbers, Numbers]:
+def warpgroup_product_seconds(k: KernelInstance, block: TritonBlock) -> tuple[Numbers, Numbers]:
     """Seconds of all products of a block on matrix units, and those of reading shared memory: each piece of rows reads
     all columns from there, and its own rows, unless these are in registers."""
     chip = k.chip
@@ -150,7 +156,7 @@ def warpgroup_products(k: KernelInstance, block: TritonBlock) -> tuple[Numbers, 
     return seconds, read / (chip.smem_bytes_per_clock * chip.clock_hz)
 
 
-def warp_products(k: KernelInstance, block: TritonBlock) -> tuple[Numbers, Numbers, Numbers]:
+def warp_product_seconds(k: KernelInstance, block: TritonBlock) -> tuple[Numbers, Numbers, Numbers]:
     """The same of products by instructions of single warps, and how many of these follow one another along the depths.
     Warps that have no rows of their own share the columns; rows that stay the same in a loop are in registers."""
     chip = k.chip

@@ -41,11 +41,11 @@ class MemoryTraffic:
         chip = k.chip
         if not chip.l2_bytes:
             return MemoryTraffic(load, save, {"HBM-SMEM": below}, {})
-        near, touched = cache_traffic(k, concurrent_groups, chip.l2_bytes, chip.l2_count)
+        near, touched = cache_bytes(k, concurrent_groups, chip.l2_bytes, chip.l2_count)
         near = np.minimum(near, below)
         if not chip.llc_bytes:
             return MemoryTraffic(load, save, {"HBM-L2": near, "L2-SMEM": below}, {"L2": touched})
-        far, touched_by_all = cache_traffic(k, concurrent_groups, chip.llc_bytes, 1)
+        far, touched_by_all = cache_bytes(k, concurrent_groups, chip.llc_bytes, 1)
         edges = {"HBM-LLC": np.minimum(far, near), "LLC-L2": near, "L2-SMEM": below}
         return MemoryTraffic(load, save, edges, {"LLC": touched_by_all, "L2": touched})
 
@@ -90,7 +90,7 @@ def l2_seconds(k: KernelInstance, load_bytes: Numbers, save_bytes: Numbers) -> N
     return (load_bytes + save_bytes) / k.groups * k.chip.sms / k.chip.l2_bytes_per_s
 
 
-def cache_traffic(
+def cache_bytes(
     k: KernelInstance, concurrent_groups: Numbers, capacity_bytes: int, copies: int
 ) -> tuple[Numbers, Numbers]:
     """Bytes that go into and out of a cache, or `copies` equal ones that share the groups, in the whole run, and those

@@ -19,11 +19,12 @@ from catdiag.planner.time_model.core_pipelines import exposed_load_seconds, loop
 from catdiag.planner.time_model.ideal_backend import BlockWork, GroupWaves, IdealBackend
 from catdiag.planner.time_model.kernel_instance import KernelInstance
 from catdiag.planner.time_model.matrix_units import (
+    copy_seconds,
     drained_row_instructions,
     uses_warp_products,
     warp_padding_ratio,
-    warp_products,
-    warpgroup_products,
+    warp_product_seconds,
+    warpgroup_product_seconds,
     widened_factor_seconds,
 )
 from catdiag.planner.time_model.memory_traffic import MemoryTraffic
@@ -99,11 +100,12 @@ class TritonBackend(IdealBackend):
             stalls = stalls + short + np.maximum(k.iterations, 1) * busy_seconds(k, work) + sum_seconds(k)
             parts["alu"] = parts["alu"] + row_sum_seconds(k)
         if k.matrix_products:
-            matrix, reading = warpgroup_products(k, self.block)
+            matrix, reading = warpgroup_product_seconds(k, self.block)
             added, waited = drained_row_instructions(k)
             clocks = FILL_CLOCKS[self.block.boxes] * added + WAITED_CLOCKS[self.block.boxes] * waited
             filling = clocks / k.chip.clock_hz
-            parts["tensor"] = np.maximum(matrix, reading + self.copying_seconds(k, work)) + filling
+            copying = copy_seconds(k, work.load_bytes) if self.block.staged else 0.0
+            parts["tensor"] = np.maximum(matrix, reading + copying) + filling
             parts["registers"] = parts["registers"] + widened_factor_seconds(k)
         fixed = BLOCK_SECONDS[self.block.boxes] if k.matrix_products and self.block.staged else 0.0
         work = replace(work, part_seconds=parts, stall_seconds=stalls, by_warps=by_warps, fixed_seconds=fixed)
@@ -129,18 +131,13 @@ class TritonBackend(IdealBackend):
             return 0.0
         return np.where(by_warps, 0.0, (np.maximum(k.iterations, 1) - 1) * EXPOSED * k.chip.latency_s)
 
-    def copying_seconds(self, k: KernelInstance, work: BlockWork) -> Numbers:
-        """What a block loads for products is written to shared memory, at the rate at which matrix units read there,
-        while these wait."""
-        return work.load_bytes / (k.chip.smem_bytes_per_clock * k.chip.clock_hz) if self.block.staged else 0.0
-
     def _with_warp_products(self, k: KernelInstance, work: BlockWork) -> BlockWork:
         """The work of candidates whose products are instructions of single warps: a warp waits `DEPENDENT_CLOCKS` for
         each step of a sum along the depth, and what is summed along a row goes from warp to warp through shared memory;
         their pieces have fewer rows to fill up."""
         by_warps, parts = work.by_warps, work.part_seconds
         iterations = np.maximum(k.iterations, 1)
-        matrix, reading, steps = warp_products(k, self.block)
+        matrix, reading, steps = warp_product_seconds(k, self.block)
         crossing = CROSSING * sum(length for nest, length in k.kernel.chains.items() if nest) * iterations
         waited = (steps * DEPENDENT_CLOCKS + crossing * k.chip.wait_clocks) / k.chip.clock_hz
         ratio = np.where(by_warps, warp_padding_ratio(k), 1.0)
