@@ -9,8 +9,10 @@ was not, and why: `logging.getLogger("catdiag.integrations.torch_backend").setLe
 from __future__ import annotations
 
 import logging
+import operator
 import time
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, fields
 from functools import partial
 from importlib import import_module
@@ -75,7 +77,9 @@ def backend(graph_module: Any, inputs: Sequence[Any], *, options: Mapping[str, A
     dynamo = import_module("torch._dynamo")
     rest = dynamo.lookup_backend(chosen.rest)
     try:
-        found, regions = with_regions(graph_module, inputs, chosen)
+        # What Dynamo is tracing learns nothing of this: its lengths stay as they are.
+        with import_module("torch._guards").tracing(None):
+            found, regions = with_regions(graph_module, inputs, chosen)
     except CatdiagError as error:
         LOGGER.info("nothing is taken: %s", error.message)
         return rest(graph_module, inputs)
@@ -84,18 +88,78 @@ def backend(graph_module: Any, inputs: Sequence[Any], *, options: Mapping[str, A
     if not any(region.taken for region in regions):
         LOGGER.info("nothing is taken: %s compiles the graph as it is", chosen.rest)
         return rest(graph_module, inputs)
+    if any(map(is_dynamic, inputs)):
+        LOGGER.info("the regions are those of the first lengths: %s compiles the graph for others", chosen.rest)
+        lengths = [shape_of(a) for a in at_the_first_lengths(inputs)]
+        return ForLengths(partial(rest, found), rest(graph_module, inputs), lengths)
     return rest(found, inputs)
+
+
+@dataclass
+class ForLengths:
+    """A graph of lengths that change: `others` runs it at all lengths; at `lengths` it has regions, and is compiled by
+    `compiling` when it is first called there, on tensors."""
+
+    compiling: Callable[[Sequence[Any]], Callable[..., Any]]
+    others: Callable[..., Any]
+    lengths: Sequence[Any]
+    own: Callable[..., Any] | None = None
+
+    def __call__(self, *inputs: Any) -> Any:
+        """The results on lengths and tensors."""
+        if any(map(operator.ne, map(shape_of, inputs), self.lengths)):
+            return self.others(*inputs)
+        tensors = [a for a in inputs if hasattr(a, "shape")]
+        if self.own is None:
+            self.own = self.compiling(tensors)
+        return self.own(*tensors)
+
+
+def shape_of(value: Any) -> Any:
+    """The shape and strides of a tensor; a length as it is."""
+    return (tuple(value.shape), value.stride()) if hasattr(value, "shape") else value
+
+
+def is_dynamic(value: Any) -> bool:
+    """Whether an input of a graph is a length that changes, or a tensor that has one."""
+    lengths = (*value.shape, *value.stride()) if hasattr(value, "shape") else (value,)
+    return not all(isinstance(n, int) for n in lengths)
+
+
+def at_the_first_lengths(inputs: Sequence[Any]) -> list[Any]:
+    """The inputs of a graph with numbers for lengths that change: those of the call that it is compiled for."""
+    mode = import_module("torch._subclasses").FakeTensorMode()
+    torch = import_module("torch")
+
+    def known(n: Any) -> int:
+        return n if isinstance(n, int) else int(n.node.hint)
+
+    def fixed(value: Any) -> Any:
+        if not is_dynamic(value):
+            return value
+        if not hasattr(value, "shape"):
+            return known(value)
+        shape, strides = [[*map(known, of)] for of in (value.shape, value.stride())]
+        with mode:
+            made = torch.empty_strided(shape, strides, dtype=value.dtype, device=value.device)
+        return made.requires_grad_(value.requires_grad)
+
+    return [fixed(value) for value in inputs]
 
 
 def with_regions(graph_module: Any, inputs: Sequence[Any], options: BackendOptions) -> tuple[Any, list[Region]]:
     """The graph in which the regions that are taken are operators, and all regions that were looked at.
 
-    Raises CatdiagError where no region can be taken: in training, of lengths that change, without a GPU.
+    Lengths that change are those of the call that the graph is compiled for. Raises CatdiagError where no region can be
+    taken: in training, without a GPU.
     """
     torch = import_module("torch")
+    if any(node.op == "call_method" and node.target == "item" for node in graph_module.graph.nodes):
+        raise CatdiagError("a number is read off a tensor: Dynamo traces what it takes for a number that may change")
+    if any(map(is_dynamic, inputs)):
+        inputs = at_the_first_lengths(inputs)
+        graph_module = without_lengths(graph_module, inputs)
     tensors = [a for a in inputs if isinstance(a, torch.Tensor)]
-    if len(tensors) != len(inputs):
-        raise CatdiagError("its lengths are dynamic: torch.compile(…, dynamic=False) compiles each length by itself")
     if not options.training and torch.is_grad_enabled() and any(a.requires_grad for a in tensors):
         raise CatdiagError(
             "a gradient is required, for which regions are computed again: options={'training': True} takes them, "
@@ -107,9 +171,22 @@ def with_regions(graph_module: Any, inputs: Sequence[Any], options: BackendOptio
         if not torch.cuda.is_available() or chip is None:
             raise CatdiagError("there is no GPU that is known; options={'reference': True} tries regions on the CPU")
         decide = within_total(chip, options.limit)
-    graph = export_quietly(graph_module, inputs)
-    operator = partial(operator_of, reference=options.reference, check=options.check, training=options.training)
-    return replaced(graph, decide, operator)
+    graph = export_quietly(graph_module, tensors)
+    making = partial(operator_of, reference=options.reference, check=options.check, training=options.training)
+    return replaced(graph, decide, making)
+
+
+def without_lengths(graph_module: Any, inputs: Sequence[Any]) -> Any:
+    """A graph whose inputs are its tensors: the numbers that it takes beside them are in its calls."""
+    fx = import_module("torch.fx")
+    graph = deepcopy(graph_module.graph)
+    places = [node for node in graph.nodes if node.op == "placeholder"]
+    numbers = {node: a for node, a in zip(places, inputs, strict=True) if not hasattr(a, "shape")}
+    for node in graph.nodes:
+        node.args, node.kwargs = fx.map_arg((node.args, node.kwargs), lambda n: numbers.get(n, n))
+    for node in numbers:
+        graph.erase_node(node)
+    return fx.GraphModule(graph_module, graph)
 
 
 def export_quietly(module: Any, inputs: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> Any:

@@ -81,14 +81,28 @@ def test_a_graph_break_makes_two_graphs(said: Callable[[], list[str]]) -> None:
     assert len([line for line in said() if "; taken" in line]) == 2
 
 
-def test_each_length_is_compiled_and_lengths_that_change_are_left_to_the_rest(said: Callable[[], list[str]]) -> None:
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_lengths_that_change_have_the_regions_of_the_first_ones(
+    dynamic: bool | None, said: Callable[[], list[str]]
+) -> None:
+    """Dynamo makes one graph for all lengths: from the second length on, or at once."""
     model = Block().eval()
-    compiled = torch.compile(model, backend=backend, options=REFERENCE)
+    compiled = torch.compile(model, backend=backend, options={**REFERENCE, "rest": "aot_eager"}, dynamic=dynamic)
     with torch.no_grad():
-        for length in (5, 6, 7):
+        for length in (5, 6, 7, 6, 5):
             x = torch.randn(2, length, 12)
             torch.testing.assert_close(compiled(x), model(x))
-    assert any("dynamic" in line for line in said())
+    assert any("the regions are those of the first lengths" in line for line in said())
+
+
+def test_a_region_of_lengths_that_change_is_differentiated() -> None:
+    model = Block().eval()
+    options = {**REFERENCE, "rest": "aot_eager", "training": True}
+    compiled = torch.compile(model, backend=backend, options=options, dynamic=True)
+    for length in (5, 6, 5):
+        x, weights = torch.randn(2, length, 12, requires_grad=True), torch.randn(2, length, 12)
+        found, wanted = (torch.autograd.grad((f(x) * weights).sum(), x)[0] for f in (compiled, model))
+        torch.testing.assert_close(found, wanted, rtol=1e-3, atol=1e-4)
 
 
 def _untouched(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, Any]]:
