@@ -158,6 +158,9 @@ def test_nothing_is_prefetched_for_products_under_a_condition() -> None:
     assert 2 * 64 * 128 * 2 <= found.bytes <= 2 * 64 * 128 * 2 + 64  # Triton 3.6: 32776
 
 
+CONVOLUTION = {"c": 1024, "k": 64, "n": 1024, "o": 1024, "x": 64, "y": 1024}
+GATES = {"d": 1024, "f": 1024, "t": 1024}
+NORMED = {"d": 1024, "o": 1024, "t": 1024}
 OF_CHIPS = [
     # chip, operator, streamed, grouped, tiles, sizes, warps, stages, Triton 3.6's metadata.shared
     # A factor that depends on a sum is not computed in the layout of its product's operand.
@@ -180,7 +183,16 @@ OF_CHIPS = [
     # Where several products of a loop divide rows alike, what one makes is read from registers by the next.
     ("A100", "attention", "x", "q", {"g_q": 128, "s_x": 128}, ROWS, 8, 3, 81920),
     ("A100", "attention", "x", "q", {"g_q": 16, "s_x": 128}, ROWS, 4, 3, 71680),
-    # On Blackwell blocks that are not at the front are read from shared memory, ...
+    # Loads whose axes are exchanged, others than the last two of a matrix, are converted from registers to registers.
+    ("A100", "conv1d", "c", "n y o", {"g_n": 128, "g_y": 1, "g_o": 64, "s_c": 1}, CONVOLUTION, 8, 3, 20480),
+    ("H200", "conv1d", "c", "n y o", {"g_n": 128, "g_y": 1, "g_o": 128, "s_c": 1}, CONVOLUTION, 8, 4, 65560),
+    # Before Hopper, results of products are stored by 16 bytes on their way out.
+    ("A100", "l2_norm_linear", "d", "t o", {"g_t": 128, "g_o": 128, "s_d": 16}, NORMED, 8, 2, 32768),
+    # On Blackwell an iteration waits for a product whose result it reads, or one of whose factors others read too.
+    ("B200", "rms_norm_gate_and_up", "d", "t f", {"g_t": 128, "g_f": 64, "s_d": 64}, GATES, 4, 3, 65864),
+    ("B200", "random_feature_attention", "d", "q v", {"g_q": 16, "g_v": 512, "s_d": 128},
+     {**MOMENTS, "d": 1024, "m": 64, "x": 64}, 4, 3, 73768),
+    # There blocks that are not at the front are read from shared memory, ...
     ("B200", "multi_query_attention", "x", "b h q", {"g_b": 1, "g_h": 128, "g_q": 1, "s_x": 64},
      {**ROWS, "b": 1024, "h": 1024}, 4, 2, 49216),
     # ... and computed first factors lie in tensor memory.
@@ -218,6 +230,14 @@ def test_written_kernels_take_what_the_compiler_took_for_each_type(
 ) -> None:  # fmt: skip
     made = write(form(name, axis, axes), tiles, dtype, stages, warps, False, hardware.H200, sizes)
     assert compiled - 64 <= made.largest.shared.bytes <= compiled + 64
+
+
+def test_warps_exchange_what_one_product_makes_for_another_in_registers_whatever_its_width() -> None:
+    """Triton 3.6's metadata.shared on an A100: K, V and the two parts of Q, and nothing for the parts of weights."""
+    tiles = {"g_b": 1, "g_h": 1, "g_q": 64, "s_x": 32}
+    sizes = {**ROWS, "b": 1024, "h": 1024}
+    made = write(form("multi_head_attention", "x", "b h q"), tiles, "fp32", 2, 4, False, hardware.A100, sizes)
+    assert made.largest.shared.bytes == 49152
 
 
 @pytest.mark.parametrize(("name", "axis", "axes", "tiles", "sizes", "stages", "compiled"), WRITTEN)

@@ -5,7 +5,8 @@ the warps of a block. A layout is linear: each bit of the register's number is a
 so is each bit of the lane and of the warp. Triton (3.6, `getNumScratchElemsSwizzledCvt` in
 `lib/Analysis/Allocation.cpp`) converts a layout to another through shared memory, in rounds. There is a round for each
 value of the register bits whose basis vectors both layouts share. One such bit is used to move two 2-byte values at
-once (two bits for values of 1 or 4 bytes). Shared memory is needed for the part of the tile that one round moves.
+once where matrices are moved (`ldmatrix`, `stmatrix`), as many as give 16 bytes elsewhere (two bits for values of 1 or
+4 bytes). Shared memory is needed for the part of the tile that one round moves.
 
 >>> rows, columns = 128, 256
 >>> made = product_layout((rows, columns), warps=4, version=3)
@@ -34,6 +35,17 @@ class RegisterLayout:
     warps: Shape
     matrix: int = 0
     contiguous: int = -1
+
+    def squeezed(self, shape: Shape) -> RegisterLayout:
+        """The layout of a tile of which axes of length 1 are removed.
+
+        >>> RegisterLayout(frozenset({(0, 0, 2)}), (2, 1, 4), 0, 2).squeezed((64, 1, 16))
+        RegisterLayout(registers=frozenset({(0, 2)}), warps=(2, 4), matrix=0, contiguous=1)
+        """
+        left = [axis for axis, length in enumerate(shape) if length != 1]
+        steps = frozenset(tuple(step[axis] for axis in left) for step in self.registers)
+        contiguous = left.index(self.contiguous) if self.contiguous in left else -1
+        return RegisterLayout(steps, tuple(self.warps[axis] for axis in left), self.matrix, contiguous)
 
 
 def _steps(axis: int, rank: int, first: int, end: int) -> list[Step]:
@@ -113,10 +125,28 @@ def product_layout(shape: Shape, warps: int, version: int, chain: Shape = ()) ->
     return RegisterLayout(frozenset((*lead, *step) for step in registers), (*(1 for _ in lead), down, across), version)
 
 
-def conversion_bytes(shape: Shape, width: int, source: RegisterLayout, target: RegisterLayout) -> int:
-    """The bytes of shared memory that a layout conversion of a tile takes; `width` is the bytes per entry."""
+def first_factor_layout(shape: Shape, width: int, result: RegisterLayout) -> RegisterLayout:
+    """The layout in which a product reads a first factor of so many rows and columns from registers, for entries of
+    `width` bytes (`dot_op` of Triton's): a thread has 4 bytes of neighbors, of each 16 and of each 32 bytes of a row,
+    in rows 8 apart.
+
+    >>> made = product_layout((64, 64), warps=4, version=2)
+    >>> sorted(first_factor_layout((64, 32), 2, made).registers)
+    [(0, 1), (0, 8), (0, 16), (8, 0), (32, 0)]
+    """
+    rows, columns = shape
+    down = result.warps[-2]
+    found = [(8, 0), *_steps(1, 2, 1, 4 // width), *_steps(1, 2, 16 // width, columns), *_steps(0, 2, 16 * down, rows)]
+    return RegisterLayout(frozenset(found), (down, 1))
+
+
+def conversion_bytes(
+    shape: Shape, width: int, source: RegisterLayout, target: RegisterLayout, stmatrix: bool = True
+) -> int:
+    """The bytes of shared memory that a layout conversion of a tile takes; `width` is the bytes per entry. Without
+    `stmatrix` (before Hopper), threads store results of products by 16 bytes."""
     common = len(source.registers & target.registers)
-    spent = 1 if width == 2 else 2
+    spent = 2 if width != 2 else 1 if stmatrix or not source.matrix else 3
     return max(math.prod(shape) * width >> max(0, common - spent), 0)
 
 

@@ -12,18 +12,22 @@ comparison with compiled kernels; where one is a pass of the compiler, it is nam
   not prefetched passes through shared memory for that. The first
   factor of a wgmma is read from registers if a wgmma made it, that of an mma if an mma made it whose warps are all
   along the rows, as they are in a loop with several products and at least as many rows as columns in the last of them
-  (`warpsPerTileV2`), and that has 16 bits or less. On Blackwell a computed first factor of a product by four warps goes
+  (`warpsPerTileV2`). On Blackwell a computed first factor of a product by four warps goes
   to tensor memory (`PromoteLHSToTMem`). Any other computed factor is stored to shared memory where it is
   made.
 - **Descriptors.** A block that a tensor descriptor loads passes through shared memory. A product reads it there, but
   for a first factor, before Blackwell, where a reshape removes other axes than those before the last two
   (`RankedReduceDescriptorLoads`): that is read into registers.
+- **Exchanged axes**, others than the last two of a matrix: wgmma reads such a second factor from a buffer of its own.
+  What is not prefetched is converted from registers to registers.
 - **Three passes of tf32** (`input_precision="tf32x3"`) read each factor in two parts, which are computed of it
   (`F32DotTC`).
 - **Software pipelining.** The innermost loops with products prefetch the loads that products read, also those read by
   way of scalar functions. Such a load has `stages` buffers if only wgmma reads it, unchanged; otherwise it has
-  `stages - 1`. A load is prefetched only if 4 bytes or more are known to be contiguous. (Of an integer, Triton knows
-  whether 16 divides it.) Loads that only accumulators read are not prefetched, nor those of products under a condition.
+  `stages - 1`. So it has on Blackwell where an iteration waits for the product: since inline assembly reads the result,
+  or since others read the other factor too. A load is prefetched only if 4 bytes or more are known to be contiguous.
+  (Of an integer, Triton knows whether 16 divides it.) Loads that only accumulators read are not prefetched, nor those
+  of products under a condition.
 - With `stages=1` nothing is prefetched. Then a load that a product reads has one buffer, live from the load to its last
   use.
 - **Equal loads** of one iteration, with no store between them, are one load
@@ -39,9 +43,10 @@ comparison with compiled kernels; where one is a pass of the compiler, it is nam
 - Buffers whose live ranges do not overlap share memory. The allocation is the largest sum of live buffers.
 - A Gluon kernel allocates explicitly; barriers take 8 bytes each.
 - **AMD's chips** (CDNA 3) have `stages - 1` buffers of a load that products read, alone or by an elementwise function,
-  or that meets what a product made. Any other factor passes through shared memory for an instant, where it is made; the
-  result of one product that is the first factor of another only if each warp has 16 rows of its own or more. Of 77
-  compiled kernels, 70 are within 1 KiB, one takes 3,840 bytes more than said, and six take less.
+  or that meets what a product made; not of one that several products take transposed. Any other factor passes through
+  shared memory for an instant, where it is made; the result of one product that is the first factor of another only if
+  each warp has 16 rows of its own or more. Of 79 compiled kernels, 72 are within 1 KiB, two take 2,048 and 3,840 bytes
+  more than said, and five take less.
 
 This was compared with 680 compiled kernels: products, normalized products, cascades of two and four products, split
 and merged ones, losses with nested loops, covariances; 8 to 32 bits; 1 to 4 stages. With two or more stages it is
@@ -76,6 +81,7 @@ from catdiag.codegen.kernel_tree import Assign, KernelCode, KernelFunction, walk
 from catdiag.codegen.python_source import read_code
 from catdiag.codegen.syntax import Attribute, BinaryOperation, FunctionCall, ListOf, Name, Number, PythonExpression
 from catdiag.runtime.abstract_interpreter.kernel_reader import kernel_of, read
+from catdiag.runtime.abstract_interpreter.register_layouts import conversion_bytes, first_factor_layout
 from catdiag.runtime.abstract_interpreter.symbolic_lengths import amount_of
 from catdiag.runtime.abstract_interpreter.tile_values import (
     BLACKWELL,
@@ -271,22 +277,36 @@ class _Buffers:
                             read_by.setdefault(number, []).append((dot, value, first))
             read_by = {n: r for n, r in read_by.items() if self.ahead(self.trace.loads[n], r)}
             if self.trace.generation == CDNA:
-                read_by = {n: r for n, r in read_by.items() if all(_alone(v, n) or v.matrix for _, v, _ in r)}
+                read_by = {n: r for n, r in read_by.items() if _buffered(n, [v for _, v, _ in r])}
             deep = self.depths(set(read_by), loop)
             ahead = (stages - 1) // (1 + max(deep.values(), default=0))
+            only = {number for number, readers in read_by.items() if self.only(number, readers)}
             for number, readers in sorted(read_by.items()):
-                load = self.trace.loads[number]
-                only = not load.others and all(
-                    v.direct == number
-                    and d.version == 3
-                    and not _turned(d, v, first, load)
-                    and not self.in_registers(v, first)
-                    for d, v, first in self.direct_readers(number, readers)
-                )
-                count = ahead + (1 if only else 0)
+                late = any(self.completed_at_once(d, only, read_by) for d, _, _ in readers)
+                count = ahead + (1 if number in only and not late else 0)
                 if ahead:
-                    found[number] = (count, load.array)
+                    found[number] = (count, self.trace.loads[number].array)
         return found
+
+    def only(self, number: int, readers: list[tuple[Dot, TileValue, bool]]) -> bool:
+        """Whether products by four warps alone read a load, as it is in shared memory."""
+        load = self.trace.loads[number]
+        return not load.others and all(
+            v.direct == number
+            and d.version == 3
+            and not _turned(d, v, first, load)
+            and not self.in_registers(v, first)
+            and not v.permuted
+            for d, v, first in self.direct_readers(number, readers)
+        )
+
+    def completed_at_once(self, dot: Dot, only: set[int], read_by: Mapping[int, object]) -> bool:
+        """On Blackwell, whether an iteration waits for a product of its own (`tc_gen5_mma`): since something reads its
+        result, or since a block that it reads is read by others too, whose buffer is filled again."""
+        if self.trace.generation < BLACKWELL:
+            return False
+        beside = {v.direct for v in (dot.left, dot.right)} & set(read_by)
+        return dot.time in self.trace.awaited or not beside <= only
 
     @staticmethod
     def direct_readers(number: int, readers: list[tuple[Dot, TileValue, bool]]) -> list[tuple[Dot, TileValue, bool]]:
@@ -328,6 +348,15 @@ class _Buffers:
             load = self.trace.loads[value.direct]
             if self.in_registers(value, first):
                 return
+            turned = value.permuted or (value.swapped and len(load.shape) > 2)
+            alone = value.direct not in copies and self.trace.generation < BLACKWELL
+            if turned and alone and (first or dot.version != 3):
+                self.converted(dot, value, first)
+                return
+            if value.permuted and dot.version == 3 and not first:
+                what = f"{load.array} in another order"
+                self.put(("made", dot.time), what, value.bytes, value.defined_at, dot.time)
+                return
             if value.direct in copies:
                 if not first and _turned(dot, value, first, load):  # a first one is read into registers
                     self.put(("made", dot.time), f"{load.array} in another order", value.bytes, dot.time, dot.time)
@@ -362,6 +391,15 @@ class _Buffers:
         what, size = "a factor that was made on chip", value.bytes * dot.parts * _widened(dot, value)
         self.put(("made", value.defined_at, value.shape), what, size, value.defined_at, end)
 
+    def converted(self, dot: Dot, value: TileValue, first: bool) -> None:
+        """Adds the scratch memory through which a load passes from registers to those where a product reads it."""
+        size = value.bytes
+        if first and value.layout is not None and len(value.shape) == 2 and dot.layout.warps[-2] > 1:
+            target = first_factor_layout(value.shape, value.width, dot.layout)
+            size = conversion_bytes(value.shape, value.width, value.layout, target)
+        load = self.trace.loads[value.direct or 0]
+        self.put(("made", load.time, value.shape), f"{load.array} in another order", size, load.time, load.time)
+
     def in_registers(self, value: TileValue, first: bool) -> bool:
         """Whether a product reads a load from registers, since axes between those of a block were removed."""
         return first and value.squeezed and self.trace.generation < BLACKWELL
@@ -388,9 +426,7 @@ class _Buffers:
         in registers."""
         if dot.version != value.matrix or dot.version == 0 or value.layout is None:
             return False
-        return dot.version == 3 or (
-            value.width < 4 and value.layout.warps == dot.layout.warps == (dot.layout.warps[0], 1)
-        )
+        return dot.version == 3 or value.layout.warps == dot.layout.warps == (dot.layout.warps[0], 1)
 
     def reads(self, load: TracedLoad) -> int:
         """How many products read a load as it is; anything else that does counts as one."""
@@ -408,9 +444,13 @@ class _Buffers:
         return found
 
 
-def _alone(value: TileValue, load: int) -> bool:
-    """Whether a factor is a load, or an elementwise function of it alone."""
-    return value.direct == load or (value.from_loads and value.loads == {load})
+def _buffered(load: int, readers: list[TileValue]) -> bool:
+    """Whether a load goes to buffers on CDNA: where all products that read it take it as it is, or an elementwise
+    function of it alone; but one that several take transposed goes to registers."""
+    turned = [value for value in readers if value.direct == load and value.swapped]
+    return len(turned) < 2 and all(
+        value.matrix or value.direct == load or (value.from_loads and value.loads == {load}) for value in readers
+    )
 
 
 def _widened(dot: Dot, value: TileValue) -> int:

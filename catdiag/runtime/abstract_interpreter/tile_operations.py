@@ -243,6 +243,7 @@ class Calls:
             args = values[2] if len(values) > 2 else named["args"]
             kind = values[3] if len(values) > 3 else named["dtype"]
             parts = list(args) if isinstance(args, tuple) else [args]
+            self.trace.awaited |= {v.defined_at for v in parts if isinstance(v, TileValue) and v.matrix}
             return replace(self.elementwise(node, parts, self.named_type(kind)), from_assembly=True)
         if name == "where":
             parts = [v for v in values[1:] if isinstance(v, TileValue)]
@@ -326,7 +327,7 @@ class Calls:
         self.trace.loads.append(load)
         layout = None
         if shape:
-            side = len(shape) - 1 if unit is None else unit
+            side = unit if unit is not None else len(shape) - 1 if described else 0
             layout = blocked_layout(shape, side, vector, self.warps, coalesced=not described)
         return TileValue(
             shape, at.dtype, loads=frozenset({number}) | at.loads, direct=number, layout=layout, defined_at=time,
@@ -343,7 +344,8 @@ class Calls:
         side = len(at.shape) - 1 if at.unit is None else at.unit
         width = WIDTHS[at.dtype]
         target = blocked_layout(value.shape, side, self.together(at, mask), self.warps, coalesced=True)
-        size = conversion_bytes(value.shape, width, value.layout, target)
+        stmatrix = self.trace.generation >= HOPPER
+        size = conversion_bytes(value.shape, width, value.layout, target, stmatrix)
         self.trace.scratch.append(Scratch(self.now(), size, f"{at.array} on its way out"))
 
     def described(self, of: TileValue, what: str, values: Sequence[Any]) -> TileValue:
@@ -366,7 +368,11 @@ class Calls:
             steps = frozenset(tuple(step[a] for a in order) for step in value.layout.registers)
             warps = tuple(value.layout.warps[a] for a in order)
             layout = RegisterLayout(steps, warps, 0, list(order).index(value.layout.contiguous))
-        return replace(value, shape=shape, unit=unit, layout=layout, swapped=not value.swapped, fresh=0)
+        last = tuple(order[:-2]) == tuple(range(len(order) - 2))
+        return replace(
+            value, shape=shape, unit=unit, layout=layout, swapped=not value.swapped, fresh=0,
+            permuted=value.permuted or not last,
+        )  # fmt: skip
 
     def reshaped(self, node: FunctionCall, name: str, value: TileValue, args: list[Any]) -> TileValue:
         flat = list(args[0]) if args and isinstance(args[0], tuple) else args
@@ -389,6 +395,8 @@ class Calls:
                 # Blackwell), its first factor does, unless they were before the last two axes of a block.
                 squeezed = load.described and any(n != 1 for n in load.shape[:-2])
                 layout = blocked_layout(shape, len(shape) - 1, load.vector, self.warps)
+                if (value.permuted or value.swapped) and value.layout is not None and 1 not in shape:
+                    layout = value.layout.squeezed(value.shape)
                 return replace(value, shape=shape, unit=None, layout=layout, fresh=0, squeezed=squeezed)
             load.others = True
         return replace(

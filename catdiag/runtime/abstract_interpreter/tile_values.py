@@ -85,6 +85,8 @@ class TileValue:
     """Whether it is a transposed load or product."""
     squeezed: bool = False
     """Whether it is a load of which axes other than those before the last two were removed."""
+    permuted: bool = False
+    """Whether axes other than the last two were exchanged, which shared memory is not read by."""
     by: int = 1
     """A power of two that divides it, or to which runs of neighbors are aligned, as far as Triton knows."""
     grain: tuple[int, ...] = ()
@@ -193,6 +195,8 @@ class TileTrace:
     stores: list[TracedStore] = field(default_factory=list)
     dots: list[Dot] = field(default_factory=list)
     scratch: list[Scratch] = field(default_factory=list)
+    awaited: set[int] = field(default_factory=set)
+    """The times of the products whose results inline assembly reads, which is after they are complete."""
     loops: list[TracedLoop] = field(default_factory=list)
     time: int = 0
 
