@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from catdiag.chip import hardware as chips
 from catdiag.cost.traffic import io
 from catdiag.measure.bench_case import KernelSource, evaluated
 from catdiag.planner.derivation_search import attempts, memory
@@ -146,14 +147,14 @@ def kernels_of(
     'matmul'
     """
     if isinstance(made, PlannedKernels) and made.plans is not None:
-        return _of_partition(made, made.plans, sizes, dtype, most)
+        return _of_partition(made, made.plans, hardware, sizes, dtype, most)
     derivation = made.derivation if isinstance(made, PlannedKernels) else derivation_of(made)
     sizes = _of_form(derivation, sizes)
     found: list[KernelSource] = []
     problem: CatdiagError | None = None
     for choice in _choices(derivation, hardware, sizes, dtype, most):
         try:
-            found.append(_kernel(derivation, choice, sizes, dtype))
+            found.append(_kernel(derivation, choice, sizes, dtype, hardware))
         except CatdiagError as error:  # the code generator refuses these tiles; others may work
             problem = problem or error
     if not found and problem is not None:
@@ -187,10 +188,10 @@ def _of_form(derivation: Derivation, sizes: Mapping[str, int]) -> dict[str, int]
 
 
 def _of_partition(
-    made: PlannedKernels, plan: Plan, sizes: Mapping[str, int], dtype: str, most: int
+    made: PlannedKernels, plan: Plan, hardware: Hardware | str, sizes: Mapping[str, int], dtype: str, most: int
 ) -> list[KernelSource]:
     """The modules of a plan of several kernels: the plan's own, and those with another configuration of one kernel."""
-    found = [_kernel(made.derivation, c, sizes, dtype) for c in _variations(plan, most)]
+    found = [_kernel(made.derivation, c, sizes, dtype, hardware) for c in _variations(plan, most)]
     return [replace(kernel, about=f"{made.kernels} kernels: {kernel.about}") for kernel in found]
 
 
@@ -261,12 +262,13 @@ def _choices(
     return [Chosen.of(p) for p in propose(made, hardware, sizes, dtype, most=most)]
 
 
-def _kernel(made: Any, chosen: Chosen, sizes: Mapping[str, int], dtype: str) -> KernelSource:
+def _kernel(made: Any, chosen: Chosen, sizes: Mapping[str, int], dtype: str, hardware: Hardware | str) -> KernelSource:
     from catdiag.codegen.triton.triton_module import module
 
     text = module(
-        made.diagram, chosen.tiles, dtype, stages=chosen.stages, warps=chosen.warps, specialized=chosen.specialized
-    )
+        made.diagram, chosen.tiles, dtype, stages=chosen.stages, warps=chosen.warps, specialized=chosen.specialized,
+        l2_bytes=chips.get(hardware).l2_bytes,
+    )  # fmt: skip
     return _source(text, chosen, sizes, loads_of(made, chosen.tiles, sizes, dtype))
 
 

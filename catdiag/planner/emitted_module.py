@@ -91,7 +91,10 @@ def write(
     Raises what `catdiag.codegen.triton.triton_module` raises for what has no form in a kernel, and CatdiagError where
     the launch function refuses the sizes or a kernel is not understood.
     """
-    made = module(diagram, tiles, dtype, stages=stages, warps=warps, specialized=specialized, library=library)
+    made = module(
+        diagram, tiles, dtype, stages=stages, warps=warps, specialized=specialized, library=library,
+        l2_bytes=chip.l2_bytes,
+    )  # fmt: skip
     symbols = {name: Length.of(tile, name) for name, tile in made.tiles.items()}
     calls = record_launches(made, sizes, symbols, generation=generation(chip))
     return EmittedModule(made, tuple(_run(made, call, generation(chip)) for call in calls))

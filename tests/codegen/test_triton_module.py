@@ -133,6 +133,15 @@ def test_masks_are_asked_at_the_edges_only() -> None:
             assert "if not (phase == 0" in " ".join(lines[n - 2 : n])
 
 
+@pytest.mark.parametrize(("mebibytes", "entries"), [(60, 2**24), (40, 11_184_810), (4, 1_118_481)])
+def test_the_longest_loops_begin_first_among_what_the_chips_l2_holds(mebibytes: int, entries: int) -> None:
+    """Of 8 of 15 bytes: as it was tried on an H200, which has 60 MiB."""
+    heads = library.get("causal_attention").weave("h", ["Q", "K", "V"]).diagram
+    form = unproved(heads, "x", "h q", skips="x")
+    text = body(module(form, {"g_h": 1, "g_q": 64, "s_x": 32}, l2_bytes=mebibytes * 2**20))
+    assert f"{entries} // x // (d + d)" in text
+
+
 def test_a_window_has_an_edge_on_each_side() -> None:
     form = unproved(library.get("sliding_window_attention").diagram, "x", "q", skips="x")
     text = body(module(form, {"g_q": 64, "s_x": 32}))

@@ -460,7 +460,6 @@ class Writing:
     def done(self, name: str, note: str, place: int, chunk: LoopSpan | None = None) -> KernelSpec:
         """The finished kernel; `note` is its docstring, `place` the number of its group, `chunk` its split axis."""
         k = self.k
-        boxes = [b for b in k.boxes.values() if b.looped]
         return KernelSpec(
             name,
             tuple(k.root.body),
@@ -476,7 +475,7 @@ class Writing:
             tuple(self.loops.values()),
             dict(self.padded),
             dict(self.exact),
-            tuple(boxes),
+            tuple(b for b in k.boxes.values() if b.looped),
             self.parts,
             chunk,
             place,
@@ -497,4 +496,5 @@ class Writing:
             # Named last, since a name that the body has already might be that of an array.
             {s.symbol: self.own.fresh(f"{identifier(s.axis)}_tile") for s in self.all_spans},
             dict(self.added),
+            self.shared.l2_bytes,
         )

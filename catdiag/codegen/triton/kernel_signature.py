@@ -22,6 +22,8 @@ from catdiag.schedule.loop_nest import LoopNest
 from catdiag.schedule.statements import LoopSpan, NestValue, Start, statements
 from catdiag.util.errors import CatdiagError
 
+L2_BYTES = 60 * 2**20
+"""Bytes of the L2 cache of an H200, for modules that are written for no chip in particular."""
 WIDTHS = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp8": "float8_e4m3fn", "fp64": "float64",
           "tf32": "float32", "bool": "bool", **{name: name for name in INTEGER_BYTES}}  # fmt: skip
 """PyTorch's name of each hardware data type."""
@@ -117,6 +119,8 @@ class KernelSpec:
     """The names of the numbers of these tiles, which only the lines that compute first positions read."""
     added: Mapping[StoredArray, str] = field(default_factory=dict)
     """Arrays that tiles are added to, each with the name of how far apart the parts of tiles are in elements."""
+    l2_bytes: int = L2_BYTES
+    """Bytes of the L2 cache of the chip that it is for."""
     waits: bool = False
     """Whether it is launched as a dependent of the kernel before (`catdiag.codegen.triton.dependent_launch`)."""
     triggers: bool = False
@@ -138,12 +142,13 @@ def widened(kernel: KernelSpec, tl: str, read: Collection[str] | None = None) ->
 
 @dataclass
 class ModuleContext:
-    """What the kernels of a module share: names, default tile lengths, element types."""
+    """What the kernels of a module share: names, default tile lengths, element types, the bytes of the L2 cache."""
 
     names: Names
     tiles: Mapping[str, int]
     dtypes: dict[str, str]
     dtype: str
+    l2_bytes: int = L2_BYTES
     sizes: dict[str, str] = field(default_factory=dict)
     """The names of sizes, by symbol; a size whose symbol is also the name of an input has another name."""
     saved: dict[NestValue, StoredArray] = field(default_factory=dict)

@@ -26,8 +26,10 @@ from catdiag.codegen.triton.launch_parameters import parameters_of, spans_of
 from catdiag.codegen.triton.triton_dialect import TRITON
 from catdiag.schedule.statements import LoopSpan
 
-_CACHED = 2**24
-"""Entries of 16 bits that an L2 cache holds beside what else passes through it: 32 of 50 to 60 MiB on Hopper."""
+_L2_SHARE = 8, 15
+"""The part of an L2 cache that holds what programs beside each other stream: 32 of 60 MiB, as tried on an H200."""
+_ENTRY_BYTES = 2
+"""Bytes of an entry that is streamed."""
 _TOGETHER = 8
 """The side of the squares of tiles that run close in time, so that they share loads in L2 (swizzled program order)."""
 
@@ -125,7 +127,8 @@ def _programs_in_l2(kernel: KernelSpec) -> PythonExpression | None:
         return None
     entries = joined_all("+", [joined_all("*", [sized(a.size, kernel.sizes) for a in each]) for each in axes])
     sharing = [s for s in single if all(s.axis not in array.ty.names for array in arrays)]
-    resident: PythonExpression = BinaryOperation(Number(_CACHED), "//", sized(loop.size, kernel.sizes))
+    held = kernel.l2_bytes * _L2_SHARE[0] // (_L2_SHARE[1] * _ENTRY_BYTES)
+    resident: PythonExpression = BinaryOperation(Number(held), "//", sized(loop.size, kernel.sizes))
     resident = joined_all("*", [resident, *(sized(s.size, kernel.sizes) for s in sharing)])
     return BinaryOperation(resident, "//", Parens(entries))
 

@@ -24,6 +24,7 @@ from catdiag.codegen.triton.dependent_launch import chained, chained_forms
 from catdiag.codegen.triton.generated_module import EntryArgument, Module
 from catdiag.codegen.triton.kernel_body import Writing
 from catdiag.codegen.triton.kernel_signature import (
+    L2_BYTES,
     WIDTHS,
     KernelSpec,
     ModuleContext,
@@ -59,6 +60,7 @@ def module(
     warps: int | Sequence[int] = 4,
     specialized: bool | Sequence[bool] = False,
     library: Collection[int] = (),
+    l2_bytes: int = L2_BYTES,
 ) -> Module:
     """The Triton module of a derived diagram, whose loops are streamed and whose results are grouped.
 
@@ -70,9 +72,9 @@ def module(
     - `specialized`: whether to write a second, warp-specialized form too, in Gluon (Triton 3.6, Hopper), for all groups
       or for each. A kernel has this form if one matrix product in a loop feeds another. The launch function takes it
       where chip, tiles (at least 64 rows per warpgroup) and tensors allow, unless called with `specialized=False`.
-    - `library`: the numbers of the groups that are calls instead of kernels. Each is a product of two arrays, which
-      torch computes, or an uninterpreted box, for which the launch function takes `functions` by name, and nothing else
-      (`catdiag.codegen.triton.product_call`, `catdiag.codegen.triton.opaque_call`).
+    - `library`: the groups that are calls instead of kernels, by number. Each is a product of two arrays, which torch
+      computes, or an uninterpreted box, for which the launch function takes `functions` by name, and nothing else.
+    - `l2_bytes`: the size of the L2 cache, which decides the order of programs with loops of several lengths.
 
     >>> import catdiag as cd
     >>> total = cd.algorithm("q x -> q", name="total")(lambda A: cd.sum(A, "x"))
@@ -85,13 +87,14 @@ def module(
     Raises CatdiagError for an unknown dtype or array name, for a number of warps that Triton does not take, and for a
     group in `library` that is no product of arrays of one type, and no uninterpreted box.
     """
-    diagram = diagram_of(diagram)
-    program = lower(diagram, library)
+    program = lower(diagram := diagram_of(diagram), library)
     check_types(program, dtype)
     types = element_types(diagram, dtype)
-    return _ModuleBuilder(
+    builder = _ModuleBuilder(
         program, deciding(diagram), dict(tiles), types, rest_type(dtype), stages, warps, specialized, library
-    ).build()
+    )
+    builder.shared.l2_bytes = l2_bytes
+    return builder.build()
 
 
 class _ModuleBuilder:

@@ -151,7 +151,8 @@ def point_of(
 
     diagram = diagram_of(made)
     source = source_of(made)
-    code = module(diagram, tiles, dtype, stages=stages, warps=warps, specialized=specialized)
+    machine = hardware.get(chip)
+    code = module(diagram, tiles, dtype, stages=stages, warps=warps, specialized=specialized, l2_bytes=machine.l2_bytes)
     known = {**sizes, **{n: v for n, v in (scalars or {}).items() if isinstance(v, int)}}
     case = case_of(source, sizes, dtype, scalars=scalars, draws=draws)
     inputs = _typed(case.inputs, code)
@@ -159,7 +160,6 @@ def point_of(
     values = {**known, **tiles}
     by_kernel = _by_kernel(counted, values)
     options = {**{t: tiles[t] for t in code.tiles}, "num_warps": warps, "num_stages": stages}
-    machine = hardware.get(chip)
     kernels, launched = _kernels(
         code, by_kernel, inputs, known, options, case.scalars, compile_too, generation(machine)
     )
