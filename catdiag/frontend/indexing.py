@@ -62,7 +62,8 @@ def indexed(
     fits: Callable[..., tuple[Any, Any]] | None = None,
 ) -> Traced:
     """The array over the axes `made`, with its axes read at the positions. If `fits` gives (a, b), then a < b bounds
-    the sizes. Raises AxisError for an axis that the array does not have."""
+    the sizes. Axes of the array that are read at the same position, and at which no position depends, are weaved.
+    Raises AxisError for an axis that the array does not have."""
     names = [a.name for a in made]
     trace.learn(made)
     arrays: dict[int, Traced] = {}
@@ -89,8 +90,9 @@ def indexed(
         low, high = (_expression(trace, p, made, "fits", arrays) for p in fits(*(trace.index(a) for a in made)))
         limits = (("lt", low, high),)
     number: dict[Any, Expr] = {("w", w): ("w", len(given) + k) for k, w in enumerate(arrays)}
+    mentioned = {leaf for e in (*at.values(), *(e for c in limits for e in c[1:])) for leaf in leaves(e)}
     view = View(
-        made,
+        tuple(a for a in made if array.type.axis(a.name) != a or a.name in at or ("i", a.name) in mentioned),
         tuple(
             Read(
                 tuple((n, replaced(e, number)) for n, e in r.at),

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import catdiag as cd
+from catdiag.category.index_maps import View
 
 A = np.arange(1.0, 25).reshape(4, 6)
 
@@ -56,3 +57,10 @@ def test_positions_that_are_computed_are_computed_in_the_loop():
     f = cd.algorithm("q d, d")(clipped)
     arrays = A / 9, np.arange(6.0)
     np.testing.assert_allclose(f.stream("d").run(*arrays, tiles={"s_d": 4}), f(*arrays))
+
+
+def test_an_axis_that_is_read_at_its_own_position_is_weaved() -> None:
+    pair = cd.algorithm("b two=2 ->")(lambda X: cd.sum(cd.reindex(X, "b", two=0) * cd.reindex(X, "b", two=1), "b"))
+    assert [box.op.index_axes for box in pair.diagram.boxes if isinstance(box.op, View)] == [(), ()]
+    assert "on chip along all" not in str(pair.stream("b"))
+    assert pair([[1, 2], [3, 4]]) == 14
