@@ -97,6 +97,16 @@ def _sum_of_products{own}(x, y):
         found = {tl}.sum(y[None, :, :] * x[:, :, None], 1)
     return found
 ''',
+    "_batched_dot": '''@{jit}.jit
+def _batched_dot{own}(x, y):
+    """Products of matrices. One alone is made without a batch: for those there are larger instructions (`wgmma`)."""
+    if x.shape[0] == 1:
+        one = {tl}.dot({tl}.reshape(x, (x.shape[1], x.shape[2])), {tl}.reshape(y, (y.shape[1], y.shape[2])))
+        found = {tl}.reshape(one, (1, x.shape[1], y.shape[2]))
+    else:
+        found = {tl}.dot(x, y)
+    return found
+''',
     "_load": '''@{jit}.jit
 def _load{own}(at, inside, exact: {tl}.constexpr):
     """Entries of an array, 0 outside of it; `exact` says that none is outside."""

@@ -349,7 +349,11 @@ class TritonPrinter:
         right = self._matrix(b, batch, summed, columns, kinds[1])
         flat = _flat(batch, rows, columns)
         start = () if acc is None else (self._reshaped(self.aligned(acc, node.dims), node.dims, flat),)
-        made = call("tl.dot", left, right, *start, **self.precision(a, b))
+        precision = self.precision(a, b)
+        single = bool(batch) and all(d.length == 1 for d in batch) and not (start or precision)
+        if single:
+            self.helpers.add("_batched_dot")
+        made = call("_batched_dot" if single else "tl.dot", left, right, *start, **precision)
         # Triton 3.6 does not compile a sum of products that is reshaped in a loop and not permuted, unless each is
         # complete before the next one begins.
         merged = len(flat) != len(node.dims)

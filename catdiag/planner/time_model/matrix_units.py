@@ -179,10 +179,13 @@ def warp_product_seconds(k: KernelInstance, block: TritonBlock) -> tuple[Numbers
 
 
 def uses_warp_products(k: KernelInstance) -> Numbers:
-    """Whether all products of loops have too few rows for a warpgroup's instruction."""
+    """Whether all products of loops, or of a block without a loop, have too few rows for a warpgroup's instruction, or
+    are several matrices at once, for which Triton 3.6 has instructions of single warps only (`supportMMA` in
+    `AccelerateMatmul.cpp`)."""
     found: Numbers = k.chip.matrix_rows > WARP_ROWS
-    for c in k.matrix_products:
-        found = found & (rows_and_columns(c)[0].value(k.values) < k.chip.matrix_rows) if c.loops else found
+    for c in [c for c in k.matrix_products if c.loops] or k.matrix_products:
+        few = rows_and_columns(c)[0].value(k.values) < k.chip.matrix_rows
+        found = found & (few | (c.batch.value(k.values) > 1))
     return found
 
 
