@@ -19,7 +19,7 @@ import numpy as np
 from catdiag.category.integer_polynomial import IntPolynomial
 from catdiag.planner.configuration_proposal import Proposal
 from catdiag.planner.memory_bound_ties import TIE, MemoryBoundTies
-from catdiag.planner.memory_sectors import packed, tiles_of_rows, whole_sector
+from catdiag.planner.memory_sectors import cuts_of_rows, packed, whole_sector
 from catdiag.planner.plan import plural
 from catdiag.planner.resources.block_resources import Resources
 from catdiag.planner.resources.dot_products import dot_products
@@ -158,11 +158,11 @@ class Candidates:
         return {name: axis[wide if wide.any() else ok] for name, axis in found.items()}
 
     def _sectors(self, grid: Mapping[str, Any]) -> Any:
-        """Whether rows are cut into whole sectors (see `catdiag.planner.memory_sectors`), as far as axes are long
-        enough."""
-        ranges, known = self.search.kernel.tiles, self.search.full(self.search.sizes)
+        """Whether rows are cut into whole sectors (`catdiag.planner.memory_sectors`), where axes are long enough."""
+        ranges = {**self.search.kernel.tiles, **dict(self.search.kernel.loops)}
+        known = self.search.full(self.search.sizes)
         fits: Any = True
-        for name in self._tiles_of_rows:
+        for name in self._cuts_of_rows:
             if name in ranges and name in grid and name not in self.search.request.tiles:
                 length = math.ceil(ranges[name].value(known))
                 fits = fits & (grid[name] >= min(whole_sector(self.dtype), _power(length)))
@@ -173,7 +173,7 @@ class Candidates:
         ranges = {**self.search.kernel.tiles, **dict(self.search.kernel.loops)}
         known = self.search.full(self.search.sizes)
         lengths = {n: math.ceil(ranges[n].value(known)) for n in sorted(side.symbols() & set(grid)) if n in ranges}
-        return packed(lengths, self._tiles_of_rows, grid)
+        return packed(lengths, self._cuts_of_rows, grid)
 
     def _reach(self, side: IntPolynomial, least: int) -> int:
         """How long a side must be: as far as tiles that are given let it."""
@@ -349,7 +349,8 @@ class Candidates:
     def longest_first(self, ranked: list[Proposal]) -> list[Proposal]:
         """The same with that first which is preferred of those that are alike and wait for memory
         (`catdiag.planner.memory_bound_ties`): within `TIE`, or `CLOSE` where something is multiplied."""
-        best, ties = ranked[0], MemoryBoundTies(self.search, self._tiles_of_rows, self.sizes)
+        tiles = [name for name in self._cuts_of_rows if name in self.search.kernel.tiles]
+        best, ties = ranked[0], MemoryBoundTies(self.search, tiles, self.sizes)
         if not self.multiplied:
             first = ties.first([p for p in ranked if p.time_s <= TIE * best.time_s])
         elif best.waits_for_memory:
@@ -362,8 +363,8 @@ class Candidates:
         return [first, *(p for p in ranked if p is not first)]
 
     @cached_property
-    def _tiles_of_rows(self) -> tuple[str, ...]:
-        return tiles_of_rows(self.search.diagram, self.search.full(self.search.sizes))
+    def _cuts_of_rows(self) -> tuple[str, ...]:
+        return cuts_of_rows(self.search.diagram, self.search.full(self.search.sizes))
 
     def _moved(self, kernel: LoweredKernel, values: Mapping[Any, Any]) -> dict[Any, Any]:
         """The bytes of arrays that are read in place, in the whole run, at the sizes of axes as they are."""

@@ -2,8 +2,11 @@
 
 >>> import catdiag as cd
 >>> pool = cd.algorithm("b x d -> b d")(lambda a: cd.sum(a, "x")).stream("x").group("b d")
->>> tiles_of_rows(pool.diagram, {"b": 8, "x": 4096, "d": 1024}), whole_sector("bf16")
+>>> cuts_of_rows(pool.diagram, {"b": 8, "x": 4096, "d": 1024}), whole_sector("bf16")
 (('g_d',), 16)
+>>> sums = cd.algorithm("t d -> t")(lambda a: cd.sum(a, "d")).stream("d").group("t")
+>>> cuts_of_rows(sums.diagram, {"t": 8, "d": 1024}), whole_sector({"a": "int8", "out": "bf16"})
+(('s_d',), 32)
 """
 
 from __future__ import annotations
@@ -13,9 +16,9 @@ from typing import Any
 
 from catdiag.category.diagram import Diagram
 from catdiag.category.integer_polynomial import IntPolynomial
-from catdiag.category.ops import GroupOp
+from catdiag.category.ops import FoldOp, GroupOp
 from catdiag.category.substitution import inline
-from catdiag.schedule.element_widths import real_types, width
+from catdiag.category.types import element_bytes
 
 SECTOR = 32
 """Bytes of a sector."""
@@ -23,24 +26,39 @@ FEW = 4
 """How many times as long as an array the longest one is, for the array not to matter."""
 
 
-def tiles_of_rows(diagram: Diagram, sizes: Mapping[Any, Any]) -> tuple[str, ...]:
-    """The tiles that cut the last axes, along which memory is dense, of the longest arrays of groups."""
+def cuts_of_rows(diagram: Diagram, sizes: Mapping[Any, Any]) -> tuple[str, ...]:
+    """The tiles, and the blocks of loops, that cut the last axes, along which memory is dense, of the longest arrays of
+    groups."""
     cut: list[tuple[float, str]] = []
+    known: set[str] = set()
     for box in inline(diagram).boxes:
         if isinstance(box.op, GroupOp):
+            blocks = _blocks_of_inputs(box.op.body)
             whole, tiles = (*box.dom, *box.cod), (*box.op.body.dom, *box.op.body.cod)
-            for ty, tile in zip(whole, tiles, strict=True):
-                last = tile.axes[-1].size if tile.axes else ""
-                if isinstance(last, str):
-                    cut.append((float(IntPolynomial.elements(ty.axes).value(sizes)), last))
+            for k, (ty, tile) in enumerate(zip(whole, tiles, strict=True)):
+                last = tile.axes[-1] if tile.axes else None
+                symbol = None if last is None else blocks.get((k, last.name), last.size)
+                if isinstance(symbol, str):
+                    cut.append((float(IntPolynomial.elements(ty.axes).value(sizes)), symbol))
+            known |= {symbol for _, symbol in box.op.tiles} | set(blocks.values())
     most = max((elements for elements, _ in cut), default=0.0)
-    known = {symbol for box in inline(diagram).boxes if isinstance(box.op, GroupOp) for _, symbol in box.op.tiles}
     return tuple(dict.fromkeys(name for elements, name in cut if elements * FEW >= most and name in known))
+
+
+def _blocks_of_inputs(body: Diagram) -> dict[tuple[int, str], str]:
+    """The symbol of the block in which a loop of a group's body reads an input as it is, by the input's place and the
+    axis of the loop."""
+    found: dict[tuple[int, str], str] = {}
+    for node in inline(body).graph.nodes:
+        if isinstance(node.box.op, FoldOp):
+            found.update({(w, node.box.op.axis): node.box.op.block for w in node.inputs if w < len(body.dom)})
+    return found
 
 
 def whole_sector(dtype: str | Mapping[str, str]) -> int:
     """How many elements of the narrowest of some types a sector has."""
-    return SECTOR // min(map(width, real_types(dtype)), default=width("fp32"))
+    given = (dtype,) if isinstance(dtype, str) else dtype.values()
+    return SECTOR // min(map(element_bytes, given), default=element_bytes("fp32"))
 
 
 def packed(lengths: Mapping[str, int], contiguous: Collection[str], grid: Mapping[str, Any]) -> Any:

@@ -44,9 +44,10 @@ def group_candidates(size: int) -> list[int]:
     return sorted(found)
 
 
-def block_candidates(size: int) -> list[int]:
-    """The same from 16 to 8,192 (beyond which fewer iterations save nothing); the whole axis where it is shorter."""
-    return [c for c in group_candidates(size) if SHORTEST_BLOCK <= c <= _LONGEST or c == size < SHORTEST_BLOCK]
+def block_candidates(size: int, shortest: int = SHORTEST_BLOCK) -> list[int]:
+    """The same from `shortest` to 8,192 (beyond which fewer iterations save nothing); the whole axis where it is
+    shorter."""
+    return [c for c in group_candidates(size) if shortest <= c <= _LONGEST or c == size < shortest]
 
 
 @dataclass
@@ -140,8 +141,17 @@ class TileSearch:
             found[tile] = self._requested(tile, size, [1] if single_block else group_candidates(size))
         for block, whole in self.kernel.loops:
             size = math.ceil(whole.value(self.full(self.sizes)))
-            found[block] = self._requested(block, size, block_candidates(size))
+            found[block] = self._requested(block, size, block_candidates(size, self._shortest_block(block)))
         return found
+
+    def _shortest_block(self, block: str) -> int:
+        """The shortest block of a loop that is tried: one entry where the loop has matrix products, and no side of
+        these needs more, since it has other axes too, or the products are a batch."""
+        ones = self.full({**self.sizes, **dict.fromkeys((*self.kernel.tiles, *(b for b, _ in self.kernel.loops)), 1)})
+        products = [c for c in self.kernel.contractions if any(name == block for name, _ in c.loops)]
+        sides = [side for c in products for side in (c.rows, c.columns, c.depth) if block in side.symbols()]
+        long = bool(products) and all(side.value(ones) >= SHORTEST_BLOCK for side in sides)
+        return 1 if long else SHORTEST_BLOCK
 
     def _last(self, tiles: Sequence[str]) -> list[str]:
         """The last tiles, as many as it takes for `ENOUGH` entries of the largest array of which a tile is loaded."""
