@@ -22,7 +22,7 @@ from catdiag.category.graph import Operation as Operation
 from catdiag.category.index_maps import Read as Read
 from catdiag.category.index_maps import Reindex as Reindex
 from catdiag.category.index_maps import View as View
-from catdiag.category.scalars import MONOIDS, OF_INTEGERS, Apply, ScalarFunction, signature
+from catdiag.category.scalars import MONOIDS, OF_INTEGERS, Apply, Cast, ScalarFunction, signature
 from catdiag.category.types import ArrayType, Axis, Size, Ty, show_size, union
 from catdiag.util.errors import AxisError, TypeMismatch
 
@@ -376,6 +376,7 @@ def map_box(fn: ScalarFunction, inputs: Sequence[ArrayType], line: str | None = 
             raise TypeMismatch(f"{fn} takes integers, not {' and '.join(map(str, inputs))}", line)
         if element == "same":
             element = _joined(inputs[1:] if fn == "where" else inputs)
+            element = "real" if isinstance(fn, Cast) and element == "int" else element
     axes = union(inputs, line)
     full = next((ty.axes for ty in inputs if len(ty.axes) == len(axes)), axes)
     return Box(Map(fn), Ty(*inputs), Ty(ArrayType(full, element)), line)

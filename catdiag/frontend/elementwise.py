@@ -193,7 +193,7 @@ def clip(a: Operand, low: Operand | None = None, high: Operand | None = None) ->
 
 def cast(a: Operand, dtype: str) -> Traced:
     """The array in the element type `dtype`: `cast(a, "bf16")`. It means the identity; what changes is the width in
-    bytes, for costs.
+    bytes, for costs, and the type in which a product is made that it is a factor of. Integers become real numbers.
 
     >>> import catdiag as cd
     >>> cd.algorithm("x")(lambda a: cd.cast(a, "fp8"))([1.5, 300]).tolist()

@@ -44,6 +44,7 @@ from catdiag.rewrite.contraction_order import Reassociation, equal_forms, form_b
 from catdiag.rewrite.derivation import Derivation, derivation_of
 from catdiag.rewrite.distribute import distribute as distributed
 from catdiag.rewrite.distribute import within_rounding
+from catdiag.rewrite.integer_factors import cast_factors
 from catdiag.rewrite.split import runs_in_kernels
 from catdiag.schedule.kernel_analysis import given_sizes
 from catdiag.schedule.stored_types import output_bytes, output_names
@@ -54,6 +55,10 @@ MORE_SAVED = 1.5
 """A way that recomputes arrays, and saves fewer bytes, is taken up to this factor of the time of one that saves an
 array larger than all that the program reads and makes: such arrays, a score for each pair of tokens, say, grow faster
 than what is given."""
+
+PROMISED = 0.75
+"""Forms are ranked by what their kernels take before they are written. A second form is planned where the first takes
+longer as it is written, and the second is ranked at less than this part of that."""
 
 
 def plan(
@@ -125,6 +130,7 @@ def ranked_forms(
 ) -> list[tuple[Derivation, PartitionSearch]]:
     """A diagram that runs in no loops or groups and, with `distribute`, what it is with its squared distances as
     products, where rounding allows it (`within_rounding`): each with the search for its kernels, the quickest first.
+    Factors that are small integers are cast to the type of the products (`catdiag.rewrite.integer_factors`).
     `options` are those of `searching`, whose errors are raised where nothing fits.
 
     >>> import catdiag as cd
@@ -137,7 +143,9 @@ def ranked_forms(
     def search(diagram: Diagram) -> PartitionSearch:
         return searching(diagram, hardware, sizes, ask=derivation.ask, **options)
 
-    form = within_rounding(derivation.diagram, options.get("dtype", "bf16")) if distribute else None
+    dtype = options.get("dtype", "bf16")
+    derivation = cast_factors(derivation, dtype)
+    form = within_rounding(derivation.diagram, dtype) if distribute else None
     if form is None:
         return [(derivation, search(derivation.diagram))]
     problem: CatdiagError | None = None
@@ -230,14 +238,18 @@ class PartitionSearch(EmittedKernelSearch):
     """The way that was planned."""
 
     def plan(self) -> Plan:
-        """The quickest way that is proved, of the quickest form of the program of which there is one. Where there is
-        none, what is not proved is named. Raises DoesNotFit, and NotFusable."""
+        """The quickest way that is proved, of the quickest form of the program of which there is one; of the next form
+        too, where it is ranked at less than `PROMISED` of what that takes as it is written. Where there is none, what
+        is not proved is named. Raises DoesNotFit, and NotFusable."""
         forms = [self]
         while (other := forms[-1].otherwise) is not None:
             forms.append(other)
         found: Plan | None = None
+        best: tuple[Plan, PartitionSearch] | None = None
         problem: CatdiagError | None = None
         for form in forms:
+            if best is not None and form.rank_seconds() >= PROMISED * best[0].time_s:
+                break
             try:
                 made = form._plan()
             except Interrupted:
@@ -245,9 +257,12 @@ class PartitionSearch(EmittedKernelSearch):
             except CatdiagError as error:
                 problem = problem or error
                 continue
-            if not made.unproved:
-                return form.recomputed(made)
-            found = found or made
+            if made.unproved:
+                found = found or made
+            elif best is None or made.time_s < best[0].time_s:
+                best = made, form
+        if best is not None:
+            return best[1].recomputed(best[0])
         if found is not None:
             return found
         for form in forms:

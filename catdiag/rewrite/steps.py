@@ -130,17 +130,31 @@ class RenameTiles:
 class Reassociate:
     """Products of several arrays taken in another order, two at a time (contraction order), or `merged` axes that they
     are summed over in place of several; both, if it is `reordered` too. Or reductions over coproducts taken `by_terms`
-    (`catdiag.rewrite.coproduct_sums`)."""
+    (`catdiag.rewrite.coproduct_sums`). `scales`: scales of blocks are applied first, or last, after the blocks are
+    multiplied with others."""
 
     merged: tuple[str, ...] = ()
     reordered: bool = True
     by_terms: tuple[str, ...] = ()
+    scales: str = ""
 
     def __str__(self) -> str:
         words = ["reassociate"] if self.reordered else []
+        words += [f"scale {self.scales}"] if self.scales else []
         return ", ".join(
             [*words, *(f"merge {name}" for name in self.merged), *(f"{n} by terms" for n in self.by_terms)]
         )
+
+
+@dataclass(frozen=True)
+class CastFactors:
+    """Factors of products that are small integers cast to the type of the products
+    (`catdiag.rewrite.integer_factors`)."""
+
+    dtype: str
+
+    def __str__(self) -> str:
+        return f"cast integer factors to {self.dtype}"
 
 
 @dataclass(frozen=True)
@@ -176,6 +190,7 @@ Action: TypeAlias = (
     | ApplyRule
     | RenameTiles
     | Reassociate
+    | CastFactors
     | Compose
     | Weave
 )

@@ -10,7 +10,7 @@ from catdiag.category import ops
 from catdiag.category.index_maps import read_off
 from catdiag.category.ops import Box, clamped, op_row
 from catdiag.category.scalars import Apply
-from catdiag.category.types import ArrayType, Axis, Size, size_symbols
+from catdiag.category.types import ArrayType, Axis, Size, element_bytes, size_symbols
 from catdiag.codegen.names import Names
 from catdiag.codegen.syntax import Name, Number, Parens, PythonExpression, call, compared, dotted, joined
 from catdiag.codegen.triton import array_boxes
@@ -94,7 +94,7 @@ class Build:
         self.size_names = size_names
         self.dtypes = dtypes
         self.root = Scope()
-        self.nodes = Nodes(self.root, [n for n, kind in dtypes.items() if kind == "fp8"])
+        self.nodes = Nodes(self.root, [n for n, kind in dtypes.items() if element_bytes(kind) == 1])
         self.env: dict[NestValue, Pull] = dict(env)
         self.memo: dict[Any, TileNode] = {}
         self.dims: dict[tuple[str, Size], Dim] = {}

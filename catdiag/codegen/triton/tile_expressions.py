@@ -162,6 +162,10 @@ class Nodes:
             return self.const(float(node.data))
         if node.element == "int" and node.kind in ("add", "sub", "neg", "max", "min", "abs") and len(node.dims) > 1:
             return self.op(node.kind, *(self.real(a) for a in node.args))
+        if node.kind == "load" and node.element == "int" and self._of_bytes(node):  # without a step through 32 bits
+            fills, wanted = dict(node.fills), node.wanted
+            node = self.make("load", node.args, node.dims, "raw", node.data, fills=fills, heavy=True)
+            node.wanted = wanted
         return self.make("float", (node,), node.dims, "real", fills=dict(node.fills))
 
     def scaled(self, node: TileNode, factor: TileNode) -> TileNode:

@@ -10,6 +10,7 @@ from catdiag.draw.report.mathml import math, name
 from catdiag.draw.report.proof_section import statement, status, theorem_rows
 from catdiag.rewrite.steps import (
     Action,
+    CastFactors,
     Compose,
     Distribute,
     Fuse,
@@ -48,6 +49,7 @@ _SAID: dict[type[Action], str] = {
     Skip: "the blocks of {} that are fully masked are skipped",
     Fuse: "boxes are fused into kernels, so that arrays between them stay on chip",
     Distribute: "sums over {} are distributed, so that their terms are matrix products and sums of one array",
+    CastFactors: "integers of few bits are cast to the type of the matrix products that they are factors of",
     Stabilize: "a maximum is subtracted in exponentials that had none, so that they do not overflow",
     Compose: "what was derived from the parts is composed",
     Weave: "everything is mapped over {}",

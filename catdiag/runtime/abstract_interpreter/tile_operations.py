@@ -364,7 +364,7 @@ class Calls:
         if value.pointer or not permuted:
             return replace(value, shape=shape, unit=unit)
         layout = None
-        if value.layout is not None and not value.matrix:
+        if value.layout is not None and not value.matrix and len(value.layout.warps) == len(shape):
             steps = frozenset(tuple(step[a] for a in order) for step in value.layout.registers)
             warps = tuple(value.layout.warps[a] for a in order)
             layout = RegisterLayout(steps, warps, 0, list(order).index(value.layout.contiguous))
