@@ -25,6 +25,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from itertools import combinations
+from typing import Final, Literal
 
 from catdiag.category.diagram import Diagram, Graph, of_graph, reachable
 from catdiag.category.op_facts import monoid_of, scalar_function, transposes
@@ -40,6 +42,7 @@ from catdiag.rewrite.coproduct_sums import by_terms
 from catdiag.rewrite.derivation import Derivation, NotProved, titled
 from catdiag.rewrite.hash_consed_graph import HashConsedGraph
 from catdiag.rewrite.merge_axes import MergingGraph
+from catdiag.rewrite.pairwise_contractions import pairwise_order
 from catdiag.rewrite.steps import Reassociate
 from catdiag.solvers.child_process import SolverInterrupted
 from catdiag.util.errors import CatdiagError
@@ -48,6 +51,9 @@ MOST = 8
 """The most factors of a region: the search goes over all subsets of them."""
 GAIN = 0.9
 """An order is changed where that leaves at most this part of a region's multiplications."""
+FIRST: Final = "first"
+LAST: Final = "last"
+"""When scales of blocks are applied: before the blocks are multiplied with others, or after."""
 WORTH = 0.98
 """Other orders are given where they leave at most this part of all multiplications."""
 
@@ -136,8 +142,9 @@ def reassociated(diagram: Diagram, sizes: Mapping[str, int]) -> Reassociation | 
 
 
 def equal_forms(diagram: Diagram, sizes: Mapping[str, int]) -> list[Reassociation]:
-    """Diagrams that may need less than this one, not proved: its regions in their best orders, and that, or the
-    diagram, with summed axes merged (`catdiag.rewrite.merge_axes`). None, one or two. Raises SizeError as above.
+    """Diagrams that may need less than this one, not proved: its regions in their best orders; that, or the diagram,
+    with summed axes merged (`catdiag.rewrite.merge_axes`); and where blocks of a product's factors have scales, what
+    is scaled first and what is scaled last (`_Reassociation._units`). None, or up to four. Raises SizeError as above.
 
     >>> import catdiag as cd
     >>> heads = cd.algorithm("t h d, h d m -> t m")(lambda A, W: cd.einsum("t h d, h d m -> t m", A, W))
@@ -147,7 +154,9 @@ def equal_forms(diagram: Diagram, sizes: Mapping[str, int]) -> list[Reassociatio
     best = reassociated(diagram, sizes)
     shared = _Shared.NONE if best is None else best.shared
     merged = _Reassociation(diagram, sizes, shared, reorder=best is not None, merge=True).made()
-    return [form for form in (best, merged) if form is not None]
+    scaled = [_Reassociation(diagram, sizes, shared, scales=scales).made() for scales in (FIRST, LAST)]
+    others = [form for form in scaled if form is not None and (best is None or form.diagram != best.diagram)]
+    return [*(form for form in (best, merged) if form is not None), *others]
 
 
 def form_by_terms(diagram: Diagram, sizes: Mapping[str, int]) -> Reassociation | None:
@@ -165,7 +174,7 @@ def form_by_terms(diagram: Diagram, sizes: Mapping[str, int]) -> Reassociation |
         return None
     action = Reassociate(reordered=False, by_terms=made.axes)
     form = Reassociation(diagram, made.opened, made.diagram, made.stages, made.image, (0, 0), action)
-    for then in equal_forms(made.diagram, sizes)[-1:]:
+    for then in [form for form in equal_forms(made.diagram, sizes) if not form.action.scales][-1:]:
         if then.opened.graph == made.diagram.graph:
             image = {w: then.image[v] for w, v in made.image.items() if v in then.image}
             pairs = ([(w, then.image[v]) for w, v in stage if v in then.image] for stage in made.stages)
@@ -216,12 +225,15 @@ _Regions = dict[int, tuple[ProductRegion, list[tuple[int, int]]]]
 
 
 class _Reassociation:
-    """Rebuilds a flat diagram: its regions in their best orders (`reorder`), with summed axes merged (`merge`)."""
+    """Rebuilds a flat diagram: its regions in their best orders (`reorder`), with summed axes merged (`merge`), or with
+    blocks that have scales scaled first or last (`scales`)."""
 
     def __init__(
-        self, source: Diagram, sizes: Mapping[str, int], shared: _Shared, reorder: bool = True, merge: bool = False
-    ) -> None:
+        self, source: Diagram, sizes: Mapping[str, int], shared: _Shared, reorder: bool = True, merge: bool = False,
+        scales: Literal["", "first", "last"] = "",
+    ) -> None:  # fmt: skip
         self.source, self.sizes, self.shared, self.reorder, self.merge = source, sizes, shared, reorder, merge
+        self.scales = scales
         self.graph = reachable(inline(source, keep=lambda box: not _holds_products(box)).graph)
         self.maker, self.first, self.types = self.graph.makers(), self.graph.first_wires(), self.graph.wire_types()
         self.uses = Counter(w for node in self.graph.nodes for w in node.inputs)
@@ -233,7 +245,7 @@ class _Reassociation:
     def made(self) -> Reassociation | None:
         """The rebuilt diagram, if it multiplies less, or has merged axes where that is asked for."""
         regions = self._chosen_regions() if self.reorder else {}
-        if not regions and not self.merge:
+        if not (any(self._units(region) for region, _ in regions.values()) if self.scales else regions or self.merge):
             return None
         graph = self.graph
         terms = MergingGraph(graph.dom, self.sizes) if self.merge else HashConsedGraph(graph.dom)
@@ -262,12 +274,12 @@ class _Reassociation:
         )  # fmt: skip
         before, after = self._work(graph), self._work(made.graph)
         many = any(_many(graph.nodes[p].box) for region, _ in regions.values() for p in region.inside)
-        if not names if self.merge else after > WORTH * before and not many:
+        if not names if self.merge else after > WORTH * before and not (many or self.scales):
             return None
         stages = [tuple((a, kept[b]) for a, b in dict.fromkeys(stage) if b in kept) for stage in marked]
         still = {w: kept[v] for w, v in image.items() if v in kept}
         opened = of_graph(graph, self.source.cod, self.source.names, self.source.title)
-        action = Reassociate(tuple(dict.fromkeys(names)), bool(regions))
+        action = Reassociate(tuple(dict.fromkeys(names)), bool(regions), scales=self.scales)
         changed = tuple(stage for stage in stages if stage)
         return Reassociation(self.source, opened, made, changed, still, (before, after), action, self.shared)
 
@@ -310,14 +322,30 @@ class _Reassociation:
             if region is not None:
                 arrays = [frozenset(f.at.values()) for f in region.factors]
                 lengths = [size_value(s, self.sizes) for s in region.sizes]
-                work, order = _order(arrays, frozenset(region.result.values()), lengths)
+                units = self._units(region)
+                work, order = pairwise_order(arrays, frozenset(region.result.values()), lengths, units)
                 boxes = [graph.nodes[p].box for p in region.inside]
-                if any(map(_many, boxes)) or work <= GAIN * sum(map(self._multiplications, boxes)):
+                if units or any(map(_many, boxes)) or work <= GAIN * sum(map(self._multiplications, boxes)):
                     found[root] = region, order
                     needed.update(f.wire for f in region.factors)
                     continue
             needed.update(node.inputs)
         return found, needed
+
+    def _units(self, region: ProductRegion) -> list[int]:
+        """The factors of a region (bit sets) that are multiplied with each other before others, if there is a choice
+        of `scales`: where two factors are multiplied block by block of an axis along which they have scales, with these
+        (first), or with each other (last). Matrix units read what is scaled last as it is stored, in 8 bits, say."""
+        result, factors = set(region.result.values()), [set(f.at.values()) for f in region.factors]
+        for pair in combinations(range(len(factors)), 2) if self.scales else ():
+            one, two = (factors[k] for k in pair)
+            rest = [k for k in range(len(factors)) if k not in pair]
+            inner, others = (one & two) - result, set().union(*(factors[k] for k in rest))
+            if (one - two) & result and (two - one) & result and inner & others and inner - others:
+                if self.scales == LAST:
+                    return [1 << pair[0] | 1 << pair[1]]
+                return [1 << k | sum(1 << n for n in rest if factors[n] <= factors[k]) for k in pair]
+        return []
 
     def _region(self, place: int) -> ProductRegion | None:
         """The largest region whose result a box makes; None where it has one factor, or sums over nothing."""
@@ -435,46 +463,3 @@ class _Emitter:
         wanted = [n for n in self.root.cod[0].names if n in names]
         last = set(wanted) == set(names) == set(self.root.cod[0].names)
         return terms.einsum((a, b), wanted if last else names, line), False
-
-
-def _order(
-    arrays: Sequence[frozenset[int]], result: frozenset[int], lengths: Sequence[int]
-) -> tuple[int, list[tuple[int, int]]]:
-    """The fewest multiplications, and the pairs of factors (as bit sets) to contract, in order.
-
-    Of orders with as many, the one whose arrays between are smaller. A factor is summed first over what it alone has.
-    """
-    count = len(arrays)
-    everything = (1 << count) - 1
-
-    def volume(axes: frozenset[int]) -> int:
-        return math.prod(lengths[n] for n in axes)
-
-    kept: list[frozenset[int]] = []
-    for taken in range(everything + 1):
-        own = frozenset[int]().union(*(a for k, a in enumerate(arrays) if taken >> k & 1))
-        kept.append(own & result.union(*(a for k, a in enumerate(arrays) if not taken >> k & 1)))
-    best: dict[int, tuple[int, int, int]] = {}
-    for k, own in enumerate(arrays):
-        best[1 << k] = volume(own) if kept[1 << k] != own else 0, 0, 0
-    # By number of bits, so that subsets come first; of equally good splits the first is taken.
-    for taken in sorted(range(1, everything + 1), key=lambda t: (t.bit_count(), t)):
-        if taken in best:
-            continue
-        lowest, options, part = taken & -taken, list[tuple[int, int, int]](), (taken - 1) & taken
-        while part:
-            if part & lowest:
-                rest = taken ^ part
-                work = best[part][0] + best[rest][0] + volume(kept[part] | kept[rest])
-                options.append((work, best[part][1] + best[rest][1] + volume(kept[taken]), part))
-            part = (part - 1) & taken
-        best[taken] = min(options)
-    pairs: list[tuple[int, int]] = []
-    todo = [everything]
-    while todo:
-        taken = todo.pop()
-        part = best[taken][2]
-        if part:
-            pairs.append((part, taken ^ part))
-            todo += [part, taken ^ part]
-    return best[everything][0], sorted(pairs, key=lambda p: ((p[0] | p[1]).bit_count(), p))

@@ -17,13 +17,13 @@ from typing import Any, TypeAlias
 
 from catdiag.category.diagram import Diagram, of_graph
 from catdiag.category.graph_writer import GraphWriter
+from catdiag.category.op_facts import contracts
 from catdiag.category.ops import Box, Const, Einsum, Map, Reindex, Rename, View, einsum_box
 from catdiag.category.scalars import Cast
 from catdiag.category.substitution import inline
 from catdiag.category.types import INTEGER_BYTES
 from catdiag.rewrite.derivation import Derivation, NotProved, titled
 from catdiag.rewrite.steps import CastFactors
-from catdiag.schedule.live_ranges import contracts
 from catdiag.schedule.operand_types import result_type
 from catdiag.schedule.stored_types import element_types, worked_in
 

@@ -17,7 +17,7 @@ from catdiag.category.diagram import Diagram
 from catdiag.category.ops import Einsum, Map
 from catdiag.category.types import size_value
 from catdiag.measure.bench_case import case_of
-from catdiag.rewrite.contraction_order import Reassociation, reassociated
+from catdiag.rewrite.contraction_order import Reassociation, equal_forms, ordered, reassociated
 
 PATTERNS = [
     "a b, b c, c d -> a d",
@@ -227,3 +227,38 @@ def test_a_region_in_the_middle_of_a_program_is_planned_and_proved_by_itself() -
     arrays = [np.random.default_rng(k).normal(size=s) for k, s in enumerate([(3, 4), (4, 2), (2, 4), (4, 5), (5, 4)])]
     found = cd.Program(plan.derivation).run(*arrays, tiles=dict.fromkeys(plan.tiles, 2))
     np.testing.assert_allclose(found, block.run(*arrays), rtol=1e-9)
+
+
+@pytest.fixture(scope="module")
+def scaled_blocks() -> cd.Program:
+    """A product of arrays in blocks along their summed axis, each with a scale, as numbers of 8 bits are stored."""
+    return cd.algorithm("t b c, t b, o b c, o b -> t o", name="scaled_blocks")(
+        lambda X, x, W, w: cd.einsum("t b c, t b, o b c, o b -> t o", X, x, W, w)
+    )
+
+
+def test_blocks_are_multiplied_before_they_are_scaled(scaled_blocks: cd.Program) -> None:
+    sizes = {"t": 64, "b": 4, "c": 128, "o": 64}
+    forms = {str(form.action): form for form in equal_forms(scaled_blocks.diagram, sizes)}
+    last = forms["reassociate, scale last"]
+    first = last.diagram.boxes[0]
+    assert [set(ty.names) for ty in first.dom] == [{"t", "b", "c"}, {"o", "b", "c"}]
+    assert set(first.cod[0].names) == {"t", "b", "o"}
+    assert not ordered(scaled_blocks.derivation, last).theorem.conditional
+    rng = np.random.default_rng(0)
+    arrays = [rng.normal(size=shape) for shape in ((3, 2, 4), (3, 2), (5, 2, 4), (5, 2))]
+    np.testing.assert_allclose(cd.Program(last.diagram)(*arrays), np.einsum("tbc,tb,obc,ob->to", *arrays))
+
+
+def test_only_scales_of_blocks_give_that_form() -> None:
+    for pattern in PATTERNS:
+        sizes = dict.fromkeys(pattern.replace(",", " ").replace("->", " ").split(), 8)
+        assert not any(form.action.scales for form in equal_forms(program(pattern), sizes))
+
+
+def test_products_of_8_bits_in_blocks_read_them_as_they_are_stored(scaled_blocks: cd.Program) -> None:
+    types = {"X": "fp8", "W": "fp8", "x": "fp32", "w": "fp32", "out": "bf16"}
+    plan = scaled_blocks.plan("H200", {"t": 4096, "b": 32, "c": 128, "o": 4096}, dtype=types)
+    text = plan.code("triton")
+    assert [n for name, n in plan.tiles.items() if name.startswith("s_b")] == [1]
+    assert "_batched_dot(tl.permute(X_tile, (1, 0, 2)), tl.permute(W_tile, (1, 2, 0)))" in text
