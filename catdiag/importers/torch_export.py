@@ -33,6 +33,7 @@ from catdiag.importers.torch_decompositions import operation_name
 from catdiag.importers.torch_elementwise import WRAPPED
 from catdiag.importers.torch_graph import STOPS, exported_graph, imported_torch, title_of_module
 from catdiag.importers.torch_products import marks_ignored
+from catdiag.importers.torch_results import Place, in_one_order, places_of_results
 from catdiag.importers.torch_runs import TorchRun
 from catdiag.importers.torch_symbols import TorchLengths, bound_arguments, dimension_names
 from catdiag.util.errors import PACKAGE
@@ -121,6 +122,7 @@ def from_torch_pair(
     other = _ExportReader(shared, programs[1], one)
     other.call = second, example, kwargs or {}
     other.read()
+    in_one_order(one, other)
     same_results(one, other)
     found = one.named({})
     stored = {name for name in (*one.contents, *other.contents) if not is_statistic(name)}
@@ -158,6 +160,7 @@ class _ExportReader(GraphReader):
         """What of the module an input is: a position, or names of tensors."""
         self._read: dict[ArrayValue, Any] = {}
         self._passed = 0
+        self.results: list[Place] = []
         self.lengths = TorchLengths(builder.factors)
         self.dimension_names: Mapping[tuple[str, int], str] = {}
 
@@ -359,7 +362,8 @@ class _ExportReader(GraphReader):
         given: list[Operand] = [self._given(a) for a in node.args]
         function = _SCALARS.get(name) or (_square_root if "sqrt" in name else None)
         if function is None:
-            self.unknown.append(f"{name} of a size [{_line(node) or node.name}]")
+            what = "a number of Python that depends on values: keep it a tensor" if name == "item" else "of a size"
+            self.unknown.append(f"{name}: {what} [{_line(node) or node.name}]")
             return SizeNumber(length or 1, lambda env: 1)
         numbers = [g.value if isinstance(g, SizeNumber) else g for g in given]
         chosen = function
@@ -372,6 +376,7 @@ class _ExportReader(GraphReader):
     def _output(self, node: Any) -> None:
         torch = import_module("torch")
         specs = self.program.graph_signature.output_specs
+        self.results = places_of_results(torch, self.program, specs)
         for argument, spec in zip(node.args[0], specs, strict=True):
             if spec.kind.name == "BUFFER_MUTATION":
                 mode = "in training, call module.eval() first; else " * self.training
@@ -379,6 +384,8 @@ class _ExportReader(GraphReader):
             elif spec.kind.name.endswith("_MUTATION"):
                 self.unknown.append(f"the input {spec.target!r} is written: return what is written")
             elif hasattr(argument, "meta") and isinstance(argument.meta.get("val"), torch.Tensor):
+                if not isinstance(self.values[argument], ArrayValue):
+                    self.unknown.append("a complex result: return torch.view_as_real of it")
                 self.outputs.append(self.values[argument])
 
 

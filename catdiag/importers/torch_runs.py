@@ -53,7 +53,16 @@ class TorchRun:
                     found = self.module(*arguments, **kwargs)
         except Exception as error:  # of many kinds, the user's among them
             raise NotRun(f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}") from error
-        return [_result(torch, t) for t in tree.tree_leaves(found) if isinstance(t, torch.Tensor)]
+        return [_result(torch, value) for value in _leaves(found) if isinstance(value, (torch.Tensor, int, float))]
+
+
+def _leaves(results: Any) -> list[Any]:
+    """What results have in them: those of a mapping by its keys, in the order of these."""
+    if isinstance(results, Mapping):
+        return [leaf for key in sorted(results, key=str) for leaf in _leaves(results[key])]
+    if isinstance(results, (list, tuple)):
+        return [leaf for value in results for leaf in _leaves(value)]
+    return [results]
 
 
 def _tensors(torch: Any, module: Any) -> set[str]:
@@ -65,7 +74,8 @@ def _tensors(torch: Any, module: Any) -> set[str]:
 
 
 def _result(torch: Any, tensor: Any) -> Result:
-    """A tensor as a NumPy array, with what its type rounds to."""
+    """A tensor as a NumPy array, with what its type rounds to; a number of Python as one without dimensions."""
+    tensor = tensor if isinstance(tensor, torch.Tensor) else torch.tensor(tensor, dtype=torch.float64)
     if tensor.is_meta:
         raise NotRun("a result is on the device meta and has no numbers")
     real = tensor.is_floating_point() or tensor.is_complex()

@@ -270,7 +270,7 @@ def _differ(one: Sequence[Result], other: Sequence[Result], finite: bool = False
     large that they may have grown by rounding."""
     import numpy as np
 
-    for a, b in zip(one, other, strict=False):
+    for a, b in zip(one, other, strict=False):  # one may give more, such as None and what it saves
         if a.value.shape != b.value.shape:
             return True
         rounding = max(a.eps, b.eps) ** 0.5 * 4

@@ -233,6 +233,26 @@ def test_what_pytorch_does_not_run_is_said() -> None:
         prove(*(cd.from_torch(m, real(3, 4, device="meta")) for m in (twice, thrice)))
 
 
+def test_results_are_compared_at_their_keys() -> None:
+    """And numbers of Python that are returned beside tensors; None beside them is nothing."""
+    by_name = lambda x: {"a": x, "b": 2 * x}  # noqa: E731
+    assert verdict(by_name, lambda x: {"b": x + x, "a": x}, (MIXED,)) == "proved"
+    assert verdict(by_name, lambda x: {"b": x, "a": 2 * x}, (MIXED,)) == "refuted"
+    assert verdict(lambda x: (x, None), lambda x: x, (MIXED,)) == "proved"
+    assert verdict(lambda x: (x, 3), lambda x: (x, 3), (MIXED,)) == "proved"
+    for other in (lambda x: {"a": x, "c": 2 * x}, lambda x: (x, 2 * x, 3)):
+        with pytest.raises(cd.errors.NotImported, match="returns"):
+            verdict(by_name, other, (MIXED,))
+    assert cd.equivalent(*(cd.from_torch(f, MIXED) for f in (lambda x: (x, 3), lambda x: (x, 4)))) is None
+
+
+def test_what_is_no_real_tensor_is_refused_by_name() -> None:
+    with pytest.raises(cd.errors.NotImported, match="a complex result: return"):
+        cd.from_torch(lambda x: torch.complex(x, x), MIXED)
+    with pytest.raises(cd.errors.NotImported, match="item: a number of Python that depends on values"):
+        cd.from_torch(lambda x: x * x.sum().item(), MIXED)
+
+
 def test_a_constant_of_the_code_is_not_any_array() -> None:
     chosen, stacked = (lambda x: x[torch.tensor([-1, 0])]), (lambda x: torch.stack([x[2], x[0]]))
     assert verdict(chosen, stacked, (real(3, 5),)) != "refuted"
