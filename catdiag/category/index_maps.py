@@ -123,6 +123,19 @@ class View:
         return ("i", axis) in mentioned or any(n == axis for read in self.reads for n, _ in read.at)
 
     @property
+    def reverses(self) -> bool:
+        """Whether its elements are those of one array, with whole axes in reverse order.
+
+        >>> i = ("i", "x")
+        >>> [View((Axis("x", n),), (Read((("x", plus(times(-1, i), m)),)),)).reverses for n, m in ((4, 3), (4, 4))]
+        [True, False]
+        """
+        if len(self.reads) != 1 or self.reads[0].where or self.fits:
+            return False
+        at, own = dict(self.reads[0].at), {a.name: a.size for a in self.index_axes}
+        return at.keys() == own.keys() and all(_is_last_but(at[name], name, size) for name, size in own.items())
+
+    @property
     def name(self) -> str:
         """A short name for pictures and messages."""
         taken = dict.fromkeys(n for r in self.reads for n, _ in r.at)
@@ -196,6 +209,12 @@ def _remaining_axes(what: str, rest: tuple[Axis, ...], given: tuple[Axis, ...], 
 
 
 # -- expressions ------------------------------------------------------------------------------------
+
+
+def _is_last_but(e: Expr, axis: str, size: Any) -> bool:
+    """Whether an expression is n - 1 - i, where i is the index of an axis of size n."""
+    last, back = plus(size, -1), times(-1, ("i", axis))
+    return e in (("+", last, back), ("+", back, last))
 
 
 def plus(a: Expr, b: Expr) -> Expr:

@@ -153,6 +153,7 @@ class Fitting:
                     f"it takes {run.shared.bytes:,} bytes of {self.search.chip.word('SMEM')}: to be sure that it fits, "
                     f"buffers aligned, it must take {room:,} at most"
                 )
+                todo = first_first(todo) if todo else todo
                 continue
             return proposal, emitted
         if problem is not None:

@@ -2,7 +2,8 @@
 
 An array is live from the box that makes it to its last use. Four facts refine this:
 
-- a view (renaming, transposition, split or merge of an axis) is the same elements: its uses are uses of its source;
+- a view (renaming, transposition, split or merge of an axis, an axis in reverse order) is the same elements: its uses
+  are uses of its source;
 - positions, sizes, constants and what is made of them element by element are rematerialized: they are recomputed where
   they are read, and take no memory;
 - a reduction whose result is combined with an array that dies there adds into that array in place (`x = x + sum(y)`);
@@ -37,9 +38,11 @@ def multiplies(box: Box) -> bool:
 
 def is_view(box: Box) -> bool:
     """Whether a box gives the same elements: a renaming, a transposition, a split or merged axis, a removed axis of
-    size 1."""
+    size 1, an axis in reverse order."""
     if isinstance(box.op, TileWindow):
         return not isinstance(box.op, PickedElements)
+    if isinstance(box.op, View):
+        return box.op.reverses
     return is_reshape(box) or (isinstance(box.op, Reduce) and box.size_of(box.op.axis) == 1)
 
 

@@ -15,11 +15,13 @@ from catdiag.schedule.access_region import PickedElements, TileWindow
 def is_view(box: Box) -> bool:
     """Whether a box only shows the elements of its input in another way, without a copy.
 
-    These are a renaming or transposition, a product axis split or merged, a reduction over an axis of length 1, and an
-    array that is read in place.
+    These are a renaming or transposition, a product axis split or merged, an axis in reverse order, a reduction over an
+    axis of length 1, and an array that is read in place.
     """
     if isinstance(box.op, TileWindow):
         return not isinstance(box.op, PickedElements)
+    if isinstance(box.op, View):
+        return box.op.reverses
     return is_reshape(box) or (isinstance(box.op, Reduce) and box.size_of(box.op.axis) == 1)
 
 

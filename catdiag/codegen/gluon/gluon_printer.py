@@ -111,6 +111,8 @@ class RowPrinter(TritonPrinter):
             return joined(self.aligned(node.args[0], node.dims), "+", zeros)
         if node.kind == "const" and node.element == "bool":
             return call("gl.to_tensor", Number(bool(node.data)))
+        if node.kind == "exchanged":
+            raise Unfit("a tile in registers is read at other positions than its own")
         if node.kind == "dot":
             raise Unfit("a matrix product is used elsewhere than at the start or the end of an iteration")
         return super().expression(node)

@@ -2,7 +2,8 @@
 
 A view, slice or broadcast changes the index. An elementwise function computes one entry from entries at the same index.
 So a kernel loads exactly the entries that it reads, and views are fused into loads. The result of a reduction or
-contraction is a tile in registers (`Made`). It can only be read at the index at which it was computed.
+contraction is a tile in registers (`Made`). It can only be read at the index at which it was computed; along an axis
+that it has whole also at the positions of the other half, as rotary embeddings do.
 """
 
 from __future__ import annotations
@@ -87,20 +88,24 @@ class Made(Pull):
     def compute(self, k: Builder, index: At, guard: TileNode | None) -> TileNode:
         """The tile, with the dimensions of the index. Raises TypeMismatch for an index other than that of the tile."""
         pairs: dict[Dim, Dim] = {}
+        node = self.node
         for axis, dim in zip(self.ty.axes, self.dims, strict=True):
             place = index[axis.name]
             if dim is None:
                 if place.value != 0:
                     raise self._elsewhere(axis.name)
-            elif place.kind != "arange" or place.dims[0].block != dim.block:
+                continue
+            other = of_other_half(place, dim) if node.element == "real" else None
+            if other is not None and dim in node.dims:
+                node = with_halves_exchanged(k.nodes, node, dim)
+            elif other is None and (place.kind != "arange" or place.dims[0].block != dim.block):
                 raise self._elsewhere(axis.name)
-            else:
-                pairs[dim] = place.dims[0]
-        if all(old is new for old, new in pairs.items()):
-            return self.node
+            pairs[dim] = place.dims[0]
         if len(set(map(id, pairs.values()))) < len(pairs):
             raise self._elsewhere(" and ".join(d.axis for d in pairs))
-        return relabeled(k.nodes, self.node, pairs)
+        if all(old is new for old, new in pairs.items()):
+            return node
+        return relabeled(k.nodes, node, pairs)
 
     def _elsewhere(self, axis: str) -> TypeMismatch:
         return TypeMismatch(
@@ -108,6 +113,38 @@ class Made(Pull):
             "which it was computed: a tile in registers cannot be. Save it to memory in between: make it a kernel of "
             "its own with .fuse"
         )
+
+
+def of_other_half(place: TileNode, dim: Dim) -> Dim | None:
+    """The dimension i of a place `i + n/2` or `i - n/2`, or `1 - i` where n is 2, along a dimension that has all n
+    entries of its axis; None for any other place. Where such a place is on the axis, it is i's in the other half."""
+    size = dim.size
+    if not isinstance(size, int) or size < 2 or str(size) != dim.block or len(place.dims) != 1:
+        return None
+    moved, signs = 0, list[int]()
+    for sign, term in terms(place):
+        one = 1 if sign == "add" else -1
+        factor, own = (int(term.args[0].value or 0), term.args[1]) if _multiple(term) else (1, term)
+        if term.value is not None:
+            moved += one * int(term.value)
+        elif own.kind == "arange" and own.dims[0].block == dim.block:
+            signs.append(one * factor)
+        else:
+            return None
+    exchanged = (signs == [1] and 2 * abs(moved) == size) or (signs == [-1] and moved == 1 and size == 2)
+    return place.dims[0] if exchanged else None
+
+
+def _multiple(term: TileNode) -> bool:
+    """Whether a term is a number times another term."""
+    return term.kind == "mul" and term.args[0].value is not None
+
+
+def with_halves_exchanged(nodes: Nodes, node: TileNode, dim: Dim) -> TileNode:
+    """The tile of a node with the two halves of a dimension exchanged."""
+    if node.kind == "scaled":
+        return nodes.scaled(with_halves_exchanged(nodes, node.args[0], dim), node.args[1])
+    return nodes.make("exchanged", (node,), node.dims, node.element, dim, fills=dict(node.fills), heavy=True)
 
 
 def relabeled(nodes: Nodes, node: TileNode, pairs: Mapping[Dim, Dim]) -> TileNode:

@@ -14,6 +14,8 @@ from catdiag.codegen.triton.tile_nodes import Dim, TileNode
 
 SHORTEST = 16
 """The least length of each side of a matrix product in Triton."""
+ROWS = 64
+"""The rows of a product of a warpgroup of Hopper."""
 
 
 def contracted(nodes: Nodes, args: Sequence[TileNode], out: Sequence[Dim]) -> TileNode:
@@ -61,11 +63,7 @@ def _product(nodes: Nodes, a: TileNode, b: TileNode, needed: set[Dim], out: Sequ
     if not (summed and rows and columns) or short or "int" in (a.element, b.element):
         made = nodes.op("mul", a, b)
         return _summed(nodes, made, [d for d in made.dims if d in needed])
-    order = {d: k for k, d in enumerate(out)}
-    streamed = [any(d.loop is not None for d in side) for side in (rows, columns)]
-    if streamed[0] > streamed[1] or (
-        streamed[0] == streamed[1] and order.get(columns[0], len(order)) < order.get(rows[0], len(order))
-    ):
+    if _exchanged(rows, columns, out):
         a, b, rows, columns = b, a, columns, rows
     rows, columns, summed = _longest_last(rows), _longest_last(columns), _longest_last(summed)
     for d in summed:
@@ -95,6 +93,24 @@ def _product(nodes: Nodes, a: TileNode, b: TileNode, needed: set[Dim], out: Sequ
     return nodes.make(
         "dot", (a, b), dims, "real", (tuple(batch), tuple(rows), tuple(columns), tuple(summed)), fills=fills, heavy=True
     )
+
+
+def _exchanged(rows: Sequence[Dim], columns: Sequence[Dim], out: Sequence[Dim]) -> bool:
+    """Whether the rows of a product become its columns, where `out` are the dimensions of its result.
+
+    Columns are what a loop streams, else several dimensions beside one that is long enough for products of a warpgroup:
+    second factors are read from shared memory as they lie there, and first ones of several dimensions through
+    registers. Otherwise the first dimension of the result is one of the rows.
+    """
+    streamed = [any(d.loop is not None for d in side) for side in (rows, columns)]
+    if streamed[0] != streamed[1]:
+        return streamed[0]
+    if not streamed[0] and (len(rows) == 1) != (len(columns) == 1):
+        (one,) = rows if len(rows) == 1 else columns
+        if one.length >= ROWS:
+            return len(columns) == 1
+    order = {d: k for k, d in enumerate(out)}
+    return order.get(columns[0], len(order)) < order.get(rows[0], len(order))
 
 
 def _lengths(nodes: Nodes, side: Sequence[Dim], depth: bool) -> None:

@@ -76,6 +76,8 @@ class Writing:
         self.phases = 0
         self.added: dict[StoredArray, str] = {}
         self.read_once: set[NestValue] = set()
+        self.matrices: dict[NestValue, TileNode] = {}
+        """States that a loop carries as matrices, with the products that are added to them."""
         self.pad = self._padding(spans)
         for span in spans:
             self._grid(span)
@@ -214,7 +216,10 @@ class Writing:
         k.tiles.update({} if before is None else {span.symbol: before})
         for state in carry.states:
             self._state(state, names[state], dims[state], outside)
+        matrices = [(Name(names[s]), dims[s], self.matrices.pop(s)) for s in carry.states if s in self.matrices]
+        outside.write(*(Assign((tile,), self.printer.as_matrix(tile, d, product)) for tile, d, product in matrices))
         self._head(span, context, exact, low, high, first, scope)
+        outside.write(*(Assign((tile,), self.printer.from_matrix(tile, product, d)) for tile, d, product in matrices))
         for name in (Name(names[s]) for s in carry.states if s in self.read_once):
             outside.write(Assign((name,), joined(name, "+", Number(0.0)), note=f"{name}, which is read once so"))
 
@@ -374,6 +379,13 @@ class Writing:
                 node.wanted = self.own.fresh(name + "_new")
                 self.own.taken.discard(node.wanted)
                 node.note = note
+            product = self._only_added(node, old[state])
+            if product is not None:
+                self.matrices[state] = product
+                for arg in product.args:
+                    p.ref(arg, k.scope)
+                k.scope.write(Assign((Name(name),), p.product(product, Name(name)), note=note))
+                continue
             p.ref(node, k.scope, bare=not read_later and node.kind != "guard")
             value = p.aligned(node, dims)
             if (
@@ -396,6 +408,16 @@ class Writing:
                 k.scope.write(Assign((Name(name),), value, note=note))
         for name, new in later:
             k.scope.write(Assign((Name(name),), new))
+
+    def _only_added(self, node: TileNode, state: TileNode) -> TileNode | None:
+        """The product of several dimensions on a side that an iteration adds to a state, which it reads for nothing
+        else: then the loop carries the state as the product's matrix."""
+        p = self.printer
+        if node.kind != "add" or state not in node.args or p.uses.get(state, 0) != 1:
+            return None
+        product = next(a for a in node.args if a is not state)
+        added = product in p.accumulated and product not in p.names and p.merges(product)
+        return product if added and product.scope is self.k.scope else None
 
     def _repeated(self, tile: PythonExpression, dims: Sequence[Dim]) -> PythonExpression:
         """A tile broadcast along the dimensions that it lacks."""
@@ -460,41 +482,18 @@ class Writing:
     def done(self, name: str, note: str, place: int, chunk: LoopSpan | None = None) -> KernelSpec:
         """The finished kernel; `note` is its docstring, `place` the number of its group, `chunk` its split axis."""
         k = self.k
+        boxes = tuple(b for b in k.boxes.values() if b.looped)
+        tiled = tuple(s for s in self.all_spans if not k.tiles[s.symbol].single)
+        single = tuple(s for s in self.all_spans if k.tiles[s.symbol].single)
         return KernelSpec(
-            name,
-            tuple(k.root.body),
-            note,
-            tuple(k.arrays),
-            dict(k.strides),
-            dict(k.scalars),
-            dict(k.sizes),
-            tuple(k.constants),
-            dict(k.blocks),
-            tuple(s for s in self.all_spans if not k.tiles[s.symbol].single),
-            tuple(s for s in self.all_spans if k.tiles[s.symbol].single),
-            tuple(self.loops.values()),
-            dict(self.padded),
-            dict(self.exact),
-            tuple(b for b in k.boxes.values() if b.looped),
-            self.parts,
-            chunk,
-            place,
-            dict(k.nodes.summed),
-            tuple(k.nodes.sides),
-            tuple(k.nodes.rows),
-            tuple(sorted(self.reverse)),
-            tuple(sorted(self.imbalance)),
-            frozenset(p for p in self.printer.helpers),
-            self.phases,
-            frozenset(k.nodes.short) - frozenset(k.nodes.filled),
-            tuple(k.nodes.merged_rows),
-            tuple(k.reaches),
-            {array: tuple(places) for array, places in k.reads.items()},
-            {array: tuple(places) for array, places in k.writes.items()},
-            k.nodes.separately_rounded,
-            dict(self.starts),
+            name, tuple(k.root.body), note, tuple(k.arrays), dict(k.strides), dict(k.scalars), dict(k.sizes),
+            tuple(k.constants), dict(k.blocks), tiled, single, tuple(self.loops.values()), dict(self.padded),
+            dict(self.exact), boxes, self.parts, chunk, place, dict(k.nodes.summed), tuple(k.nodes.sides),
+            tuple(k.nodes.rows), tuple(sorted(self.reverse)), tuple(sorted(self.imbalance)),
+            frozenset(self.printer.helpers), self.phases, frozenset(k.nodes.short) - frozenset(k.nodes.filled),
+            tuple(k.nodes.merged_rows), tuple(k.reaches), {array: tuple(at) for array, at in k.reads.items()},
+            {array: tuple(at) for array, at in k.writes.items()}, k.nodes.separately_rounded, dict(self.starts),
             # Named last, since a name that the body has already might be that of an array.
             {s.symbol: self.own.fresh(f"{identifier(s.axis)}_tile") for s in self.all_spans},
-            dict(self.added),
-            self.shared.l2_bytes,
-        )
+            dict(self.added), self.shared.l2_bytes,
+        )  # fmt: skip

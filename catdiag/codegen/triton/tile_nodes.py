@@ -132,6 +132,31 @@ def made_in_loop(node: TileNode, converted: bool) -> bool:
     return True
 
 
+def summed_factors(node: TileNode) -> tuple[TileNode, TileNode] | None:
+    """The tiles x and y if a node is the sum over k of x[i, k] * y[k, j], and neither of integers; else None."""
+    (monoid, depth), arg = node.data if node.kind == "reduce" else ("", None), node.args[0] if node.args else node
+    if monoid != "sum" or arg.kind != "mul" or arg.element != "real" or len(node.dims) != 2:
+        return None
+    if any(x.kind == "float" and x.args[0].element == "int" for x in arg.args):
+        return None
+    rows, columns = node.dims
+    pairs = (arg.args, arg.args[::-1])
+    return next(((x, y) for x, y in pairs if (set(x.dims), set(y.dims)) == ({rows, depth}, {depth, columns})), None)
+
+
+def is_outer_product(node: TileNode) -> bool:
+    """Whether a tile is written as x[:, :, None] * y[None, :, :], unless its factors are exchanged.
+
+    Of the sum of such a tile along its second axis Triton makes a matrix product in tf32, whose factors have 10 bits of
+    fraction (`CombineBroadcastMulReducePattern` in its `Combine.cpp`). It does not look for y[None, :, :] first.
+    """
+    if node.kind != "mul" or len(node.dims) != 3 or node.element != "real":
+        return False
+    first, last = node.dims[0], node.dims[-1]
+    left, right = node.args
+    return last not in left.dims and first in left.dims and first not in right.dims and last in right.dims
+
+
 def natural(node: TileNode, starts: bool = True) -> bool:
     """Whether an integer is known to be nonnegative; False where this is not seen, as of `starts` of tiles if asked."""
     if node.value is not None:

@@ -36,7 +36,15 @@ from catdiag.codegen.syntax import (
     length_of,
     method,
 )
-from catdiag.codegen.triton.tile_nodes import Dim, Scope, TileNode, made_in_loop, natural
+from catdiag.codegen.triton.tile_nodes import (
+    Dim,
+    Scope,
+    TileNode,
+    is_outer_product,
+    made_in_loop,
+    natural,
+    summed_factors,
+)
 from catdiag.codegen.triton.triton_dialect import TRITON
 from catdiag.util.errors import TypeMismatch
 
@@ -96,7 +104,7 @@ class TritonPrinter:
             if node in self.counted:
                 continue
             self.counted.add(node)
-            if _factors(node) is not None:
+            if summed_factors(node) is not None:
                 self.summed_products.add(node.args[0])
             for arg in node.args:
                 self.uses[arg] = self.uses.get(arg, 0) + 1
@@ -245,6 +253,8 @@ class TritonPrinter:
             target = {"bf16": "bfloat16", "fp16": "float16", "fp8": "float8e4nv"}.get(node.data, "float32")
             narrow = method(self.plain(node.args[0]), "to", dotted(f"{self.tl}.{target}"))
             return method(narrow, "to", dotted(f"{self.tl}.float32"))
+        if kind == "exchanged":
+            return self._exchanged(node)
         if kind == "spread":
             return written(self.dialect.broadcast, [self.aligned(node.args[0], node.dims), tile_shape(node.dims)])
         if kind == "add" and any(a in self.accumulated and a not in self.names for a in node.args):
@@ -254,7 +264,7 @@ class TritonPrinter:
             return written(grouped("//", TIMES), [self.aligned(x, node.dims) for x in node.args])
         if kind in self.dialect.functions:
             self._helped(kind)
-            operands = node.args[::-1] if _outer_product(node) else node.args
+            operands = node.args[::-1] if is_outer_product(node) else node.args
             return self.dialect.applied(kind, [self.aligned(x, node.dims) for x in operands])
         if kind == "reduce":
             return self._reduce(node)
@@ -264,6 +274,17 @@ class TritonPrinter:
             return self._dot(node, None)
         raise TypeMismatch(f"the operation {kind} cannot be written in Triton: expected one of the library's functions")
 
+    def _exchanged(self, node: TileNode) -> PythonExpression:
+        """A tile with the halves of a dimension exchanged: no instruction is needed where a thread has both."""
+        (arg,), axis = node.args, node.dims.index(node.data)
+        half, found = int(node.data.block) // 2, self.aligned(arg, node.dims)
+        if half == 1:
+            return call(f"{self.tl}.flip", found, Number(axis))
+        lengths = [length_of(d.block) for d in node.dims]
+        halves = TupleOf((*lengths[:axis], Number(2), Number(half), *lengths[axis + 1 :]))
+        flipped = call(f"{self.tl}.flip", call(f"{self.tl}.reshape", found, halves), Number(axis))
+        return call(f"{self.tl}.reshape", flipped, TupleOf(tuple(lengths)))
+
     def _natural_quotient(self, node: TileNode) -> bool:
         """Whether a quotient is known to be one of a natural number and a positive one, which `//` rounds down."""
         number, by = node.args
@@ -272,7 +293,7 @@ class TritonPrinter:
 
     def _reduce(self, node: TileNode) -> PythonExpression:
         (arg,) = node.args
-        factors = _factors(node)
+        factors = summed_factors(node)
         if factors is None or not self._only_summed(arg) or arg in self.names:
             return self._reduced(node, arg.dims.index(node.data[1]))
         self.helpers.add("_sum_of_products")
@@ -342,25 +363,49 @@ class TritonPrinter:
     # -- products of matrices --------------------------------------------------------------------------------
 
     def _dot(self, node: TileNode, acc: TileNode | None) -> PythonExpression:
+        batch, rows, columns, _ = node.data
+        flat = _flat(batch, rows, columns)
+        if acc is None:
+            made = self.product(node)
+        else:
+            made = self.product(node, self._reshaped(self.aligned(acc, node.dims), node.dims, flat))
+        # Triton 3.6 does not compile a sum of products that is reshaped in a loop and not permuted, unless each is
+        # complete before the next one begins.
+        merged = len(flat) != len(node.dims)
+        if acc is not None and merged and acc.dims == node.dims:
+            made = self._completed(made)
+        return made if not merged else call("tl.reshape", made, tile_shape(node.dims))
+
+    def product(self, node: TileNode, accumulator: PythonExpression | None = None) -> PythonExpression:
+        """A product as a matrix (or a batch of them), added to `accumulator` if there is one."""
         batch, rows, columns, summed = node.data
         a, b = node.args
         kinds = self.element(a, b)
         left = self._matrix(a, batch, rows, summed, kinds[0])
         right = self._matrix(b, batch, summed, columns, kinds[1])
-        flat = _flat(batch, rows, columns)
-        start = () if acc is None else (self._reshaped(self.aligned(acc, node.dims), node.dims, flat),)
-        precision = self.precision(a, b)
+        start, precision = () if accumulator is None else (accumulator,), self.precision(a, b)
         single = bool(batch) and all(d.length == 1 for d in batch) and not (start or precision)
         if single:
             self.helpers.add("_batched_dot")
         made = call("_batched_dot" if single else "tl.dot", left, right, *start, **precision)
-        # Triton 3.6 does not compile a sum of products that is reshaped in a loop and not permuted, unless each is
-        # complete before the next one begins.
-        merged = len(flat) != len(node.dims)
-        if acc is not None and ((merged and acc.dims == node.dims) or made_in_loop(a, kinds[0] is not None)):
-            self.helpers.add("_completed")
-            made = call("_completed", made, Name("compiled"))
-        return made if not merged else call("tl.reshape", made, tile_shape(node.dims))
+        return self._completed(made) if start and made_in_loop(a, kinds[0] is not None) else made
+
+    def _completed(self, product: PythonExpression) -> PythonExpression:
+        self.helpers.add("_completed")
+        return call("_completed", product, Name("compiled"))
+
+    def as_matrix(self, tile: PythonExpression, dims: Sequence[Dim], product: TileNode) -> PythonExpression:
+        """A tile over `dims` in the shape in which a product is added to it."""
+        batch, rows, columns, _ = product.data
+        return self._reshaped(self.permuted(tile, dims, product.dims), product.dims, _flat(batch, rows, columns))
+
+    def from_matrix(self, matrix: PythonExpression, product: TileNode, dims: Sequence[Dim]) -> PythonExpression:
+        """The tile over `dims` that is in the shape of a product."""
+        return self.permuted(call("tl.reshape", matrix, tile_shape(product.dims)), product.dims, dims)
+
+    def merges(self, product: TileNode) -> bool:
+        """Whether a side of a product as a matrix has several dimensions."""
+        return any(len(side) > 1 for side in product.data[:3])
 
     def _matrix(
         self,
@@ -401,31 +446,6 @@ class TritonPrinter:
     def aligned(self, node: TileNode, dims: Sequence[Dim]) -> PythonExpression:
         """The expression of a node, expanded so that it broadcasts by position against tiles over `dims`."""
         return self.dialect.aligned(self.plain(node), node.dims, dims)
-
-
-def _factors(node: TileNode) -> tuple[TileNode, TileNode] | None:
-    """The tiles x and y if a node is the sum over k of x[i, k] * y[k, j], and neither of integers; else None."""
-    (monoid, depth), arg = node.data if node.kind == "reduce" else ("", None), node.args[0] if node.args else node
-    if monoid != "sum" or arg.kind != "mul" or arg.element != "real" or len(node.dims) != 2:
-        return None
-    if any(x.kind == "float" and x.args[0].element == "int" for x in arg.args):
-        return None
-    rows, columns = node.dims
-    pairs = (arg.args, arg.args[::-1])
-    return next(((x, y) for x, y in pairs if (set(x.dims), set(y.dims)) == ({rows, depth}, {depth, columns})), None)
-
-
-def _outer_product(node: TileNode) -> bool:
-    """Whether a tile is written as x[:, :, None] * y[None, :, :], unless its factors are exchanged.
-
-    Of the sum of such a tile along its second axis Triton makes a matrix product in tf32, whose factors have 10 bits of
-    fraction (`CombineBroadcastMulReducePattern` in its `Combine.cpp`). It does not look for y[None, :, :] first.
-    """
-    if node.kind != "mul" or len(node.dims) != 3 or node.element != "real":
-        return False
-    first, last = node.dims[0], node.dims[-1]
-    left, right = node.args
-    return last not in left.dims and first in left.dims and first not in right.dims and last in right.dims
 
 
 def _exact(given: PythonExpression | None, loop: Any, inner: bool = False) -> PythonExpression:
