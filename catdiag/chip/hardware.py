@@ -27,9 +27,11 @@ from catdiag.util.errors import CatdiagError, require
 from catdiag.util.files import read_whole
 
 _BY_NAME = ("tensor", "sustained", "words", "energy_pj_per_byte")
-_MAY_BE_ZERO = ("smem_reserved", "l2_bytes", "tmem_per_sm", "llc_bytes", "llc_bytes_per_s")
+_MAY_BE_ZERO = ("smem_reserved", "l2_bytes", "tmem_per_sm", "llc_bytes", "llc_bytes_per_s", "dependent_launch_s")
 PLACES = ("registers", "TMEM", "SMEM")
 """The levels where results on chip may be."""
+LAUNCH_S = 2e-6
+"""Seconds between two kernels, where a chip does not say: what an H200 took at most."""
 _LARGEST = 2**16
 """Bytes of a hardware file above which it is not read."""
 _LEAST, _MOST, _MOST_WHOLE = 1e-15, 1e30, 2**53
@@ -47,6 +49,9 @@ class Hardware:
     - `sms`: the number of cores; per core `smem_per_sm`, `registers_per_sm`, `threads_per_sm`, `blocks_per_sm`; per
       thread block `smem_per_block`, `threads_per_block`, and `smem_reserved` bytes that the driver takes;
     - `latency_s`: the latency of a load from main memory;
+    - `launch_s`: seconds from the end of a kernel to the start of the next one in a stream; `dependent_launch_s`: the
+      same where the next one is launched as a dependent, which begins while the one before ends (0: the chip has no
+      such launches);
     - `tensor`: dense FLOP/s of the matrix units, by dtype; a dtype that is missing runs on the ALUs;
     - `matrix_rows`, `matrix_columns`: rows and columns of matrix instructions are multiples of these; `matrix_warps`
       warps work on `matrix_rows` rows; `matrix_depth`: the summed axis is a multiple of this, for 2-byte elements (half
@@ -106,6 +111,8 @@ class Hardware:
     accumulators: str = ""
     words: Mapping[str, str] = field(default_factory=dict, hash=False)
     energy_pj_per_byte: Mapping[str, float] = field(default_factory=dict, hash=False)
+    launch_s: float = LAUNCH_S
+    dependent_launch_s: float = 0.0
 
     def __post_init__(self) -> None:
         if not self.accumulators:
@@ -177,6 +184,15 @@ class Hardware:
     def depth_piece(self, element: int) -> int:
         """The multiple of the summed axis in a matrix instruction, for elements of so many bytes."""
         return max(1, self.matrix_depth * 2 // element)
+
+    @property
+    def kernel_gap_s(self) -> float:
+        """Seconds from the end of a kernel to the start of the next: of a dependent, where it has such launches.
+
+        >>> f"{get('H200').kernel_gap_s:.1e}", f"{get('A100').kernel_gap_s:.1e}"
+        ('1.7e-06', '2.0e-06')
+        """
+        return self.dependent_launch_s or self.launch_s
 
     @property
     def by_warpgroups(self) -> bool:

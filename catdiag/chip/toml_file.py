@@ -19,7 +19,8 @@ from catdiag.util.errors import CatdiagError
 UNITS: Mapping[str, str] = {
     "smem_per_sm": "B", "smem_per_block": "B", "smem_reserved": "B", "l2_bytes": "B", "llc_bytes": "B",
     "tmem_per_sm": "B", "row_bytes": "B", "hbm_bytes_per_s": "B/s", "l2_bytes_per_s": "B/s", "llc_bytes_per_s": "B/s",
-    "latency_s": "s", "clock_hz": "Hz", "tensor": "FLOP/s", "sustained": "", "energy_pj_per_byte": "pJ/B",
+    "latency_s": "s", "launch_s": "s", "dependent_launch_s": "s", "clock_hz": "Hz", "tensor": "FLOP/s",
+    "sustained": "", "energy_pj_per_byte": "pJ/B",
 }  # fmt: skip
 """The unit of each field that has one; the others are plain numbers."""
 _MOST_ITEMS, _MOST_DOTS = 32, 300

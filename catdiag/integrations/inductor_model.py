@@ -18,7 +18,6 @@ from typing import Any
 from catdiag.chip.hardware import Hardware
 from catdiag.importers.torch_export import operation_of
 from catdiag.integrations.graph_regions import MOVES_NOTHING, bytes_of, bytes_of_values
-from catdiag.planner.multi_kernel_plan import LAUNCH_S
 
 LIBRARY = frozenset(
     [
@@ -42,7 +41,7 @@ def predicted_s(module: Any, chip: Hardware, dtype: str) -> float:
     products = [n for n in nodes if operation_of(n) in LIBRARY]
     times = [max(flops_of(n) / rate, bytes_of(n) / bandwidth) for n in products]
     times += [_moved(group) / bandwidth for group in _connected([n for n in nodes if n not in set(products)])]
-    return sum(times) + LAUNCH_S * max(len(times) - 1, 0)
+    return sum(times) + chip.launch_s * max(len(times) - 1, 0)
 
 
 def least_s(module: Any, chip: Hardware, dtype: str) -> float:

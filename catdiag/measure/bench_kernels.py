@@ -12,7 +12,7 @@ from catdiag.cost.traffic import io
 from catdiag.measure.bench_case import KernelSource, evaluated
 from catdiag.planner.derivation_search import attempts, memory
 from catdiag.planner.kernel_drafts import parts_of
-from catdiag.planner.multi_kernel_plan import LAUNCH_S, Plan
+from catdiag.planner.multi_kernel_plan import Plan
 from catdiag.planner.partition import plan
 from catdiag.rewrite.derivation import derivation_of
 from catdiag.solvers.z3 import borrowed
@@ -220,7 +220,7 @@ def _variations(plan: Plan, most: int) -> list[Chosen]:
     for varied in variations[:most]:
         tiles = {name: size for picked, *_ in varied for name, size in picked.items()}
         _, stages, warps, specialized, times_s = zip(*varied, strict=True)
-        time_s = sum(times_s) + LAUNCH_S * (len(varied) - 1)
+        time_s = sum(times_s) + plan.gap_s * (len(varied) - 1)
         chosen.append(Chosen(tiles, stages, warps, specialized, time_s))
     return chosen
 

@@ -19,7 +19,6 @@ from catdiag.planner.function_calls import called_schedules
 from catdiag.planner.graph_segments import Span, StageSequence, cheapest_cuts
 from catdiag.planner.kernel_candidates import KernelTimer, PlanTarget, RooflineBound, roofline_bound, timed_schedules
 from catdiag.planner.library_products import library_product, products_of_products, with_library
-from catdiag.planner.multi_kernel_plan import LAUNCH_S
 from catdiag.rewrite.contraction_order import Reassociation
 from catdiag.schedule.live_ranges import multiplies
 from catdiag.solvers.z3 import Z3
@@ -159,7 +158,7 @@ class CutSearch:
             return None if (several and own == span) or own in self._left_out else self.bound(own)
 
         while True:
-            ways = cheapest_cuts(end - start, cost, kernels=limit, between=LAUNCH_S, most=most)
+            ways = cheapest_cuts(end - start, cost, kernels=limit, between=self.target.chip.kernel_gap_s, most=most)
             total, option = min(ways.values(), key=lambda way: way[0], default=(math.inf, ()))
             if math.isinf(total) or total >= enough_s:
                 return total, ()
@@ -252,7 +251,7 @@ class CutSearch:
 
     def total(self, option: tuple[Span, ...]) -> float:
         """The predicted seconds of a way, with those of the launches between its kernels."""
-        return sum(map(self.seconds, option)) + LAUNCH_S * (len(option) - 1)
+        return sum(map(self.seconds, option)) + self.target.chip.kernel_gap_s * (len(option) - 1)
 
     def misfit(self) -> CatdiagError:
         """Of all kernels that were looked at and do not fit, the one that comes nearest; or why none has a plan."""

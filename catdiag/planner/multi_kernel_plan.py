@@ -9,10 +9,11 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, Literal
 
 from catdiag.category.diagram import Diagram
+from catdiag.chip.hardware import LAUNCH_S
 from catdiag.planner.fits_proof import Proof
 from catdiag.planner.partition_alternative import PartitionAlternative
 from catdiag.planner.plan import CALLED, FUNCTION, IDEAL, TORCH, TRITON, KernelPlan, plural
-from catdiag.planner.plan_table import arrays_of, configurations, kernel_table
+from catdiag.planner.plan_table import arrays_of, configurations, kernel_table, launch_lines
 from catdiag.schedule.kernel_analysis import given_sizes
 from catdiag.util.display import AsHTML
 from catdiag.util.errors import CatdiagError, NotFusable, OfOneKernel, require
@@ -25,9 +26,6 @@ if TYPE_CHECKING:
     from catdiag.rewrite.derivation import Derivation
     from catdiag.runtime.compile import CompiledKernel, TrainingKernels
 
-LAUNCH_S = 2e-6
-"""Seconds from the end of a kernel to the start of the next, when both are in the queue. An H200 took 1.4 to 2 µs in a
-stream, 0.4 µs in a CUDA graph, and about none where the next is a dependent of the first."""
 HOST_LAUNCH_S = 20e-6
 """Seconds of the host for a launch from Python: 13 to 25 µs were measured beside an H200."""
 
@@ -147,8 +145,20 @@ class Plan(AsHTML):
 
     @property
     def time_s(self) -> float:
-        """The predicted seconds of the kernels one after the other, with `LAUNCH_S` between two."""
-        return sum(k.time_s for k in self.kernels) + LAUNCH_S * (len(self.kernels) - 1)
+        """The predicted seconds of the kernels one after the other, with `gap_s` between two."""
+        return sum(k.time_s for k in self.kernels) + self.gap_s * (len(self.kernels) - 1)
+
+    @property
+    def gap_s(self) -> float:
+        """Seconds from the end of a kernel to the start of the next."""
+        return LAUNCH_S if self.chip is None else self.chip.kernel_gap_s
+
+    @property
+    def dependent(self) -> tuple[int, ...]:
+        """The numbers of the kernels that begin while those before them end: none without a module, or where the chip
+        has no such launches."""
+        has_them = self.module is not None and self.chip is not None and self.chip.dependent_launch_s > 0
+        return tuple(place + 1 for place in self.written().dependent_places) if has_them else ()
 
     @property
     def flops(self) -> int:
@@ -352,8 +362,7 @@ class Plan(AsHTML):
         lines += [*kernel_table(self.kernels), *configurations(self.kernels)]
         if self.module is not None:
             lines.append(f"memory     {self.buffer_bytes:,} bytes for what passes from kernel to kernel, at its peak")
-            if self.launches_dominate:
-                lines.append("launches   replayed as a CUDA graph: one by one they may take longer than the kernels")
+            lines += launch_lines(self.dependent, self.chip, self.launches_dominate)
         lines.append(
             f"traffic    {self.bytes_moved:,} bytes at the edge to shared memory, {self.hbm_bytes:,} at that to HBM; "
             f"{self.flops:,} FLOPs of products"
@@ -407,7 +416,8 @@ class Plan(AsHTML):
         """
         return {
             "time_s": self.time_s,
-            "launch_s": LAUNCH_S,
+            "launch_s": self.gap_s,
+            "dependent": list(self.dependent),
             "backend": self.backend,
             "reason": self.reason,
             "not_proved": list(self.unproved),

@@ -2,10 +2,10 @@
 
 The row of a diagram's stages (`catdiag.planner.graph_segments`) is cut into kernels of consecutive stages, each with
 the schedule and tiles that are quickest for it (`catdiag.planner.kernel_candidates`). What a way takes is the sum over
-its kernels, and `LAUNCH_S` between two. The least is a shortest path over the places to cut; a kernel is looked at only
-where a path through what is known of the others, and through a bound for it, would be shortest. One kernel of
-everything is looked at first and always, and taken where it is within 15% of the least. Nothing is proved until a way
-has won: then each of its kernels, and that they mean the diagram together.
+its kernels, and the chip's `kernel_gap_s` between two. The least is a shortest path over the places to cut; a kernel is
+looked at only where a path through what is known of the others, and through a bound for it, would be shortest. One
+kernel of everything is looked at first and always, and taken where it is within 15% of the least. Nothing is proved
+until a way has won: then each of its kernels, and that they mean the diagram together.
 
 Where such a way spends much of its time to save arrays and to load them, ways that recompute them in each kernel that
 reads them are compared with it (`catdiag.planner.recomputed_stages`), by the times of what is written.
@@ -34,7 +34,7 @@ from catdiag.planner.fit import fit
 from catdiag.planner.graph_segments import Span, StageSequence
 from catdiag.planner.kernel_candidates import PlanTarget
 from catdiag.planner.kernel_drafts import NotProvedTogether, cut, proved
-from catdiag.planner.multi_kernel_plan import LAUNCH_S, Plan, continued
+from catdiag.planner.multi_kernel_plan import Plan, continued
 from catdiag.planner.partition_alternative import PartitionAlternative
 from catdiag.planner.plan import IDEAL, KernelPlan, spelled_out
 from catdiag.planner.plan_request import FitOptions, check_cuts, check_sizes
@@ -432,7 +432,8 @@ class PartitionSearch(EmittedKernelSearch):
             yield self._alternative(other)
 
     def _alternative(self, option: tuple[Span, ...]) -> PartitionAlternative:
-        seconds, flops, moved, recomputed = LAUNCH_S * (len(option) - 1), 0, 0, list[str]()
+        gaps_s = self.target.chip.kernel_gap_s * (len(option) - 1)
+        seconds, flops, moved, recomputed = gaps_s, 0, 0, list[str]()
         saved = self._saved(option)
         for span in option:
             options = self.schedules(span)

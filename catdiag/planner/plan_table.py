@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from catdiag.planner.plan import CALLED, IDEAL, KernelPlan, plural, shown
+
+if TYPE_CHECKING:
+    from catdiag.chip.hardware import Hardware
 
 HEADS = ("", "µs", "% of time", "HBM bytes", "FLOPs", "of peak", "bound by", "arrays (bytes)")
 
@@ -66,3 +70,18 @@ def _aligned(rows: Sequence[Sequence[str]], left: int) -> list[str]:
         ).rstrip()
         for row in rows
     ]
+
+
+def launch_lines(dependent: Sequence[int], chip: Hardware | None, graph: bool) -> list[str]:
+    """The lines that say how kernels are launched: which are `dependent`, by their numbers, and whether as a CUDA
+    graph."""
+    found = list[str]()
+    if dependent and chip is not None:
+        found.append(
+            f"{'kernels' if len(dependent) > 1 else 'kernel'} {', '.join(map(str, dependent))}: as the one before ends "
+            f"(dependent launches), {1e6 * chip.dependent_launch_s:.1f} µs from one to the next, else "
+            f"{1e6 * chip.launch_s:.1f}"
+        )
+    if graph:
+        found.append("replayed as a CUDA graph: one by one they may take longer than the kernels")
+    return [f"{'' if k else 'launches':10} {said}" for k, said in enumerate(found)]

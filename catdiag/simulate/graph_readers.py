@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from catdiag.category.diagram import Graph
 from catdiag.category.op_facts import elementwise, is_reshape, reduced_axes
-from catdiag.category.ops import INDEX_MAPS, NULLARY, REDUCTIONS, Box, FoldOp, GroupOp, Map, Reduce
+from catdiag.category.ops import INDEX_MAPS, NULLARY, REDUCTIONS, Box, FoldOp, GroupOp, Map, Reduce, View
 from catdiag.category.substitution import inline
 from catdiag.schedule.access_region import PickedElements, TileWindow
 

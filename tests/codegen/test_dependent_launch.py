@@ -31,6 +31,25 @@ def deep(X: Any, *weights: Any) -> Any:
 DEEP = cd.algorithm("t e, a e, b a, c b, d c -> t d", name="deep")(deep)
 
 
+def test_a_plan_says_which_kernels_begin_as_others_end() -> None:
+    sizes = {"t": 8192, "e": 4096, "a": 4096, "b": 4096, "c": 4096, "d": 4096}
+    plan = DEEP.plan("H200", sizes, several=True)
+    count = len(plan.kernels)
+    assert count > 1 and plan.dependent == tuple(range(2, count + 1)) and plan.chip is not None
+    assert plan.time_s == pytest.approx(
+        sum(k.time_s for k in plan.kernels) + (count - 1) * plan.chip.dependent_launch_s
+    )
+    assert "as the one before ends (dependent launches), 1.7 µs from one to the next, else 2.0" in str(plan)
+    other = DEEP.plan("A100", sizes, several=True)
+    assert other.dependent == () and other.gap_s == 2e-6 and "dependent launches" not in str(other)
+
+
+def test_what_merges_parts_does_not_make_its_kernel_a_dependent() -> None:
+    total = cd.algorithm("q x -> q")(lambda a: cd.sum(a, "x")).stream("x").split("x").group("q")
+    made = module(total, {"p_x": 4, "g_q": 16, "s_x": 16})
+    assert made.dependents == made.kernels[1:] and made.dependent_places == ()
+
+
 def text_of(s: PythonStatement) -> str:
     return "\n".join(printed([s]))
 

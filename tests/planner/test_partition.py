@@ -18,7 +18,7 @@ from catdiag.category.ops import Const, GroupOp, Index, SizeOf
 from catdiag.draw.plots.roofline_plot import roofline_of
 from catdiag.planner.graph_segments import StageSequence, cheapest_cuts
 from catdiag.planner.kernel_candidates import roofline_bound
-from catdiag.planner.multi_kernel_plan import LAUNCH_S, Plan, one_kernel
+from catdiag.planner.multi_kernel_plan import Plan, one_kernel
 from catdiag.planner.partition import PartitionSearch, searching
 from catdiag.rewrite.local_sizes import sizes_in
 from catdiag.schedule.live_ranges import is_view
@@ -81,7 +81,8 @@ def test_the_way_taken_is_the_quickest_of_all(diagram: cd.category.Diagram, size
     search = searching(diagram_of(diagram), "H200", sizes)
     way = search.chosen()
     looked_at = len(search._known)
-    every = {tuple(w): sum(map(search.seconds, w)) + LAUNCH_S * (len(w) - 1) for w in map(tuple, spans(search))}
+    gap_s = search.target.chip.kernel_gap_s
+    every = {tuple(w): sum(map(search.seconds, w)) + gap_s * (len(w) - 1) for w in map(tuple, spans(search))}
     least = min(every.values())
     assert search.total(way) == every[way]
     assert every[way] == (every[(search.full_span,)] if every[(search.full_span,)] <= 1.15 * least else least)
@@ -96,7 +97,7 @@ def test_a_wide_layer_is_two_kernels_and_says_why() -> None:
     found = planned("layer")
     assert [k.loops for k in found.kernels] == ["stream d, group t f", "stream f, group t o"]
     assert found.saved == (("tanh [t f]", 2 * 8192 * 14336),)
-    assert found.time_s == pytest.approx(sum(k.time_s for k in found.kernels) + LAUNCH_S)
+    assert found.time_s == pytest.approx(sum(k.time_s for k in found.kernels) + found.gap_s)
     assert found.flops == 2 * 8192 * 4096 * 14336 * 2
     one = found.alternatives[0]
     assert one.kernels == 1

@@ -64,6 +64,13 @@ class Module:
     """The kernels that begin while those before them end (`catdiag.codegen.triton.dependent_launch`), on chips that do
     that, unless `entry` is called with `dependent_launch=False`."""
 
+    @property
+    def dependent_places(self) -> tuple[int, ...]:
+        """The numbers of the groups whose first kernel is a dependent: not those in which only the kernel that merges
+        the parts of a split loop is one."""
+        first = {self.places[name]: name for name in reversed(self.kernels)}
+        return tuple(place for place, name in sorted(first.items()) if name in self.dependents)
+
     def buffer_bytes(self, sizes: Mapping[str, int]) -> int:
         """The bytes that the launch function allocates beside results, at some sizes of axes."""
         return arena_bytes(self.buffers, {**sizes, **self.tiles})
