@@ -124,12 +124,7 @@ class View:
 
     @property
     def reverses(self) -> bool:
-        """Whether its elements are those of one array, with whole axes in reverse order.
-
-        >>> i = ("i", "x")
-        >>> [View((Axis("x", n),), (Read((("x", plus(times(-1, i), m)),)),)).reverses for n, m in ((4, 3), (4, 4))]
-        [True, False]
-        """
+        """Whether its elements are those of one array, with whole axes in reverse order."""
         if len(self.reads) != 1 or self.reads[0].where or self.fits:
             return False
         at, own = dict(self.reads[0].at), {a.name: a.size for a in self.index_axes}

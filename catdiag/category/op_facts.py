@@ -92,6 +92,18 @@ RESHAPES: Mapping[type[Op], Callable[[Any, Box], bool]] = {
 """When an index map gives each entry of its input once, by its class."""
 
 
+def reverses(op: Operation) -> bool:
+    """Whether an index map gives the entries of one array with whole axes in reverse order.
+
+    >>> from catdiag.category.index_maps import Read, plus, times
+    >>> from catdiag.category.types import Axis
+    >>> i = ("i", "x")
+    >>> [reverses(View((Axis("x", n),), (Read((("x", plus(times(-1, i), m)),)),))) for n, m in ((4, 3), (4, 4))]
+    [True, False]
+    """
+    return isinstance(op, View) and op.reverses
+
+
 def is_reshape(box: Box) -> bool:
     """Whether a box gives each entry of its input once, under other axes: a renaming or transposition, or a product
     axis split or merged.

@@ -312,7 +312,7 @@ class Candidates:
     @cached_property
     def plain_form_reason(self) -> str:
         """Why no candidate is warp-specialized. "" where one is, and where none is expected: on other chips, and where
-        no loop has two matrix products."""
+        no loop has two matrix products, or all read what is loaded."""
         if isinstance(self._emitted, str):
             return self._emitted
         if max(self.kernels) < self._least_stages:
@@ -324,7 +324,8 @@ class Candidates:
         """The warp-specialized kernel; if it has no such form the reason, "" where none is expected."""
         search, chip, loops = self.search, self.search.chip, dict(self.search.kernel.loops)
         in_loops = sum(bool(c.loops) for c in search.kernel.contractions)
-        if in_loops < 2 or not search.kernel.tiles or chip.matrix_warps != WARPS or not self.boxes:
+        chained = in_loops > 1 and (self.emitted.products.passing or self.emitted.products.indirect)
+        if not chained or not search.kernel.tiles or chip.matrix_warps != WARPS or not self.boxes:
             return ""
         if search.split_loop is not None:
             return "the loop is split over groups (split-K)"
@@ -333,8 +334,8 @@ class Candidates:
         other = [c.dtype for c in search.kernel.contractions if c.dtype not in chip.tensor]
         if other:
             return f"the matrix units of {chip.name} do not multiply {other[0]}"
-        options = self.options()
-        length = {n: r.value(search.full(search.sizes)) for n, r in search.kernel.tiles.items() if len(options[n]) > 1}
+        options, known = self.options(), search.full(search.sizes)
+        length = {n: r.value(known) for n, r in search.kernel.tiles.items() if len(options[n]) > 1}
         long = max(length, key=lambda n: length[n], default=None)
         columns = self._columns(long)
         tiles = {n: 128 if n == long or n in loops else options[n][-1] if n in columns else 1 for n in options}

@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from catdiag.category.diagram import Graph
-from catdiag.category.op_facts import contracts, elementwise, is_reshape, reduced_axes
-from catdiag.category.ops import INDEX_MAPS, NULLARY, REDUCTIONS, Box, FoldOp, GroupOp, Map, Reduce, View
+from catdiag.category.op_facts import contracts, elementwise, is_reshape, reduced_axes, reverses
+from catdiag.category.ops import INDEX_MAPS, NULLARY, REDUCTIONS, Box, FoldOp, GroupOp, Map, Reduce
 from catdiag.category.substitution import inline
 from catdiag.schedule.access_region import PickedElements, TileWindow
 
@@ -41,9 +41,8 @@ def is_view(box: Box) -> bool:
     size 1, an axis in reverse order."""
     if isinstance(box.op, TileWindow):
         return not isinstance(box.op, PickedElements)
-    if isinstance(box.op, View):
-        return box.op.reverses
-    return is_reshape(box) or (isinstance(box.op, Reduce) and box.size_of(box.op.axis) == 1)
+    reshaped = is_reshape(box) or reverses(box.op)
+    return reshaped or (isinstance(box.op, Reduce) and box.size_of(box.op.axis) == 1)
 
 
 def view_roots(graph: Graph) -> tuple[int, ...]:

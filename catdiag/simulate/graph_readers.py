@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from catdiag.category.diagram import Graph
-from catdiag.category.op_facts import elementwise, is_reshape, reduced_axes
-from catdiag.category.ops import INDEX_MAPS, NULLARY, REDUCTIONS, Box, FoldOp, GroupOp, Map, Reduce, View
+from catdiag.category.op_facts import elementwise, is_reshape, reduced_axes, reverses
+from catdiag.category.ops import INDEX_MAPS, NULLARY, REDUCTIONS, Box, FoldOp, GroupOp, Map, Reduce
 from catdiag.category.substitution import inline
 from catdiag.schedule.access_region import PickedElements, TileWindow
 
@@ -20,9 +20,8 @@ def is_view(box: Box) -> bool:
     """
     if isinstance(box.op, TileWindow):
         return not isinstance(box.op, PickedElements)
-    if isinstance(box.op, View):
-        return box.op.reverses
-    return is_reshape(box) or (isinstance(box.op, Reduce) and box.size_of(box.op.axis) == 1)
+    reshaped = is_reshape(box) or reverses(box.op)
+    return reshaped or (isinstance(box.op, Reduce) and box.size_of(box.op.axis) == 1)
 
 
 class Outline:

@@ -201,6 +201,15 @@ def test_a_plan_says_why_a_kernel_has_the_plain_form() -> None:
     assert form.plan("A100", sizes).plain_form_reason == ""  # no kernel of that chip is warp-specialized
 
 
+def test_no_other_form_is_expected_of_products_of_what_is_loaded() -> None:
+    def gated(X: Any, G: Any, U: Any) -> Any:
+        return cd.einsum("b t d, f d -> b t f", X, G) * cd.tanh(cd.einsum("b t d, f d -> b t f", X, U))
+
+    form = cd.algorithm("b t d, f d, f d -> b t f")(gated).stream("d").group("b t f")
+    found = form.plan("H200", {"b": 1, "t": 8192, "d": 4096, "f": 14336})
+    assert not found.warp_specialized and found.plain_form_reason == "" and "plain form" not in str(found)
+
+
 # -- what is asked for ------------------------------------------------------------------------------------------------
 
 
