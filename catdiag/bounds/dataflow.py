@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 
 from catdiag.bounds.coordinates import NOWHERE, Atom, Indices, added, back, dependence, on, passage
 from catdiag.category.diagram import Diagram, Graph
-from catdiag.category.ops import Box, Einsum, FoldOp, GroupOp, Rename, View, einsum_box
+from catdiag.category.ops import Box, Einsum, FoldOp, GroupOp, Rename, einsum_box
 from catdiag.category.substitution import inline
 from catdiag.category.types import Axis, Size, Ty
 from catdiag.schedule.live_ranges import is_view
@@ -83,11 +83,8 @@ class Flow:
     outputs: tuple[int, ...] = ()
 
     def root(self, wire: int) -> int:
-        """The array that this one renames or shows in another layout: at the same coordinates, so that one in reverse
-        order is an array of its own."""
+        """The array that this one renames or shows in another layout."""
         while (place := self.arrays[wire].producer) >= 0 and is_view(self.acts[place].box):
-            if isinstance(self.acts[place].box.op, View):
-                break
             wire = self.acts[place].reads[0]
         return wire
 

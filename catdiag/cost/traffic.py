@@ -39,8 +39,8 @@ The rules, which `catdiag.simulate.machine` follows too, by really moving blocks
   counts once for each kernel that reads them, but for that of scalars.
 - **Memory.** An array is live from the box that makes it to its last use, in the stored order of the boxes. A box
   needs its inputs and its output at once, but: a renaming or transposition is the same array, and so is one with a
-  product axis split or merged or an axis in reverse order (slices, concatenations and other reads at index arithmetic
-  are copies, whose input is loaded whole); a scalar function
+  product axis split or merged (slices, concatenations and reads at index arithmetic are copies, whose input is
+  loaded whole); a scalar function
   (or a product that sums over nothing) writes over its first input of the same axes that it is the last to read
   (and, in bytes, of the same width), be it an operand's tile, not a streamed block; a reduction or contraction whose
   one reader combines it (`add` for a sum, `max` for a maximum, …) with a loop's state or another box's result, of the

@@ -343,9 +343,8 @@ class Candidates:
             emitted = self.emitted.module(tiles, specialized=True)
         except CatdiagError as error:
             return error.message
-        if emitted.unspecialized:
-            return next(iter(emitted.unspecialized.values()))
-        return emitted if len(emitted.rows) == 1 else "the diagram has several groups"
+        why = next(iter(emitted.unspecialized.values()), "")
+        return why or (emitted if len(emitted.rows) == 1 else "the diagram has several groups")
 
     def longest_first(self, ranked: list[Proposal]) -> list[Proposal]:
         """The same with that first which is preferred of those that are alike and wait for memory

@@ -2,8 +2,7 @@
 
 An array is live from the box that makes it to its last use. Four facts refine this:
 
-- a view (renaming, transposition, split or merge of an axis, an axis in reverse order) is the same elements: its uses
-  are uses of its source;
+- a view (renaming, transposition, split or merge of an axis) is the same elements: its uses are uses of its source;
 - positions, sizes, constants and what is made of them element by element are rematerialized: they are recomputed where
   they are read, and take no memory;
 - a reduction whose result is combined with an array that dies there adds into that array in place (`x = x + sum(y)`);
@@ -19,7 +18,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from catdiag.category.diagram import Graph
-from catdiag.category.op_facts import contracts, elementwise, is_reshape, reduced_axes, reverses
+from catdiag.category.op_facts import contracts, elementwise, is_reshape, reduced_axes
 from catdiag.category.ops import INDEX_MAPS, NULLARY, REDUCTIONS, Box, FoldOp, GroupOp, Map, Reduce
 from catdiag.category.substitution import inline
 from catdiag.schedule.access_region import PickedElements, TileWindow
@@ -38,11 +37,10 @@ def multiplies(box: Box) -> bool:
 
 def is_view(box: Box) -> bool:
     """Whether a box gives the same elements: a renaming, a transposition, a split or merged axis, a removed axis of
-    size 1, an axis in reverse order."""
+    size 1."""
     if isinstance(box.op, TileWindow):
         return not isinstance(box.op, PickedElements)
-    reshaped = is_reshape(box) or reverses(box.op)
-    return reshaped or (isinstance(box.op, Reduce) and box.size_of(box.op.axis) == 1)
+    return is_reshape(box) or (isinstance(box.op, Reduce) and box.size_of(box.op.axis) == 1)
 
 
 def view_roots(graph: Graph) -> tuple[int, ...]:

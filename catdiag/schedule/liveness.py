@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from catdiag.category.diagram import Graph, Node
 from catdiag.category.integer_polynomial import IntPolynomial
-from catdiag.category.op_facts import elementwise
+from catdiag.category.op_facts import elementwise, reverses
 from catdiag.category.ops import Box, FoldOp, GroupOp, array_name
 from catdiag.category.types import ArrayType
 from catdiag.schedule.contractions import Loop, products
@@ -199,7 +199,9 @@ class KernelLowering:
             rest = replace(over, places=others) if others else None
             self.statements.append(Overwrite(over, rest))
             body.buffers[overwritten] = rest
-        if overwritten is None and self.places.fleeting and found.passes(body.graph, place):
+        # What a kernel has made is read at other positions where it is: its threads have all elements.
+        reversed_here = reverses(box.op) and reads[0] >= len(body.graph.dom)
+        if overwritten is None and self.places.fleeting and (reversed_here or found.passes(body.graph, place)):
             made_of = [v for w in reads if body.buffers[w] is not None for v in found.view_sources.get(w, [w])]
             if self._sharing(ty, made_of, body.buffers, levels[-1]):
                 levels = ()

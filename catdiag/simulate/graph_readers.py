@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from catdiag.category.diagram import Graph
-from catdiag.category.op_facts import elementwise, is_reshape, reduced_axes, reverses
+from catdiag.category.op_facts import elementwise, is_reshape, reduced_axes
 from catdiag.category.ops import INDEX_MAPS, NULLARY, REDUCTIONS, Box, FoldOp, GroupOp, Map, Reduce
 from catdiag.category.substitution import inline
 from catdiag.schedule.access_region import PickedElements, TileWindow
@@ -15,13 +15,12 @@ from catdiag.schedule.access_region import PickedElements, TileWindow
 def is_view(box: Box) -> bool:
     """Whether a box only shows the elements of its input in another way, without a copy.
 
-    These are a renaming or transposition, a product axis split or merged, an axis in reverse order, a reduction over an
-    axis of length 1, and an array that is read in place.
+    These are a renaming or transposition, a product axis split or merged, a reduction over an axis of length 1, and an
+    array that is read in place.
     """
     if isinstance(box.op, TileWindow):
         return not isinstance(box.op, PickedElements)
-    reshaped = is_reshape(box) or reverses(box.op)
-    return reshaped or (isinstance(box.op, Reduce) and box.size_of(box.op.axis) == 1)
+    return is_reshape(box) or (isinstance(box.op, Reduce) and box.size_of(box.op.axis) == 1)
 
 
 class Outline:

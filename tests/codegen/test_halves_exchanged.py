@@ -77,17 +77,6 @@ def test_other_positions_of_a_tile_are_refused(by: tuple[int, int]) -> None:
         module(halves(*by).stream("e").group("r q"), {"g_r": 2, "g_q": 64, "s_e": 16}, "bf16")
 
 
-def test_an_axis_in_reverse_order_takes_no_memory() -> None:
-    plain = cd.algorithm("q e, r 2 d e, q d, q d -> r q 2 d")(
-        lambda X, W, cos, sin: (lambda A: A * cos + cd.where(cd.index("2") < 1, -1, 1) * A * sin)(
-            cd.einsum("q e, r 2 d e -> r q 2 d", X, W)
-        )
-    )
-    form = plain.stream("e").group("r q d")
-    assert ROTATED.io().memory == form.io().memory and ROTATED.io().transfers == form.io().transfers
-    cd.testing.assert_counts_match(ROTATED, 3, longest=6)
-
-
 def test_queries_are_rotated_in_the_kernel_of_their_product() -> None:
     plan = rotated.plan("H200", {"q": 8192, "e": 4096, "r": 32, "d": 64}, dtype="bf16")
     assert plan.backend == "triton" and len(plan.kernels) == 1 and not plan.theorem.conditional
