@@ -81,7 +81,7 @@ class GraphWriter:
 def part_of(graph: Graph, places: Iterable[int], dom: Iterable[int], outputs: Iterable[int]) -> Graph:
     """The boxes of a graph at some places, in order, as a graph of their own: `dom` are the wires that are its inputs,
     and `outputs` those that it gives. Boxes at other places are left out, and nothing may read what they make."""
-    types, first = graph.wire_types(), graph.first_wires()
+    types, first = graph.cached(Graph.wire_types), graph.first_wires()
     dom = list(dom)
     local, writer = {w: k for k, w in enumerate(dom)}, GraphWriter(types[w] for w in dom)
     for place in places:

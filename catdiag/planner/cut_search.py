@@ -128,11 +128,12 @@ class CutSearch:
     def bound(self, span: Span) -> float:
         """The seconds of a kernel as far as is known: as predicted, or those that no schedule is expected to go
         below."""
-        found = self._class_of(span)[0]
+        known = self._segments.get(span) or self._class_of(span)
+        found = known[0]
         if found.schedules is not None or self.row.is_function(*span):
             return self.seconds(span)
-        known = self._least_s.get(span, 0.0)
-        return known if found.bound is None else max(known, found.bound.seconds)
+        least = self._least_s.get(span, 0.0)
+        return least if found.bound is None else max(least, found.bound.seconds)
 
     def _roofline(self, span: Span) -> RooflineBound:
         found = self._class_of(span)[0]
@@ -153,9 +154,18 @@ class CutSearch:
         start, end = span
         limit = None if cuts is None else min(end - start, cuts + 1)
 
+        timed: dict[Span, float] = {}  # which does not change here
+
         def cost(part: Span) -> float | None:
+            if (seconds := timed.get(part)) is not None:
+                return seconds
             own = start + part[0], start + part[1]
-            return None if (several and own == span) or own in self._left_out else self.bound(own)
+            if (several and own == span) or own in self._left_out:
+                return None
+            seconds = self.bound(own)
+            if own in self._known:
+                timed[part] = seconds
+            return seconds
 
         while True:
             ways = cheapest_cuts(end - start, cost, kernels=limit, between=self.target.chip.kernel_gap_s, most=most)

@@ -229,13 +229,13 @@ class StageSequence:
         return any(isinstance(self.graph.nodes[p].box.op, Einsum) for p in self.stages[stage])
 
     def crossing(self, end: int) -> tuple[int, ...]:
-        """The arrays made by the first `end` stages that later ones, or results, read: they cross the cut there."""
-        if end not in self._crossing:
-            found: dict[int, None] = {}
-            for place, node in enumerate(self.graph.nodes):
-                if not self._light(place) and self.stage[place] >= end:
-                    found.update(dict.fromkeys(self.root[w] for w in node.inputs if self._by(w) < end))
-            self._crossing[end] = tuple(sorted(w for w in found if self.maker[w] >= 0 and not self.free[w]))
+        """The arrays made by the first `end` stages that later ones read: they cross the cut there."""
+        if not self._crossing:
+            self._crossing = dict.fromkeys(range(len(self.stages) + 1), ())
+            for w in sorted(self._last):
+                if self.maker[w] >= 0 and not self.free[w]:
+                    for k in range(self._by(w) + 1, self._last[w] + 1):
+                        self._crossing[k] += (w,)
         return self._crossing[end]
 
     def axes_of_results(self, start: int, end: int) -> frozenset[str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -191,6 +191,8 @@ class _Assembly:
     def __init__(self, ask: Ask, taken: set[str]) -> None:
         self._ask, self._taken = ask, taken
         self._known: dict[str, tuple[int, dict[str, str], dict[str, str]]] = {}
+        self._said: dict[Hashable, tuple[str, dict[str, str], dict[str, str]]] = {}
+        """The statements of parts that are equal but for names of inputs."""
         self.cited: list[dict[str, Any]] = []
         self.parts: list[dict[str, Any]] = []
         self.lefts: list[tuple[Json, Sequence[int]]] = []
@@ -198,10 +200,12 @@ class _Assembly:
 
     def add(self, number: int, part: PartEquation) -> None:
         """Adds a part: it cites the theorem of an earlier one that differs in names only. Raises OpenPart."""
-        statement = statement_of(part.left, part.right, part.assume)
-        key, sizes, axes = _canonical(statement)
+        graphs = part.left.graph, part.right.graph, part.left.cod, part.right.cod, part.assume
+        if graphs not in self._said:
+            self._said[graphs] = _canonical(statement_of(part.left, part.right, part.assume))
+        key, sizes, axes = self._said[graphs]
         if key not in self._known:
-            certificate = _proved(self._ask, number, part, statement)
+            certificate = _proved(self._ask, number, part, statement_of(part.left, part.right, part.assume))
             _, of_sizes, of_axes = _canonical(certificate["statement"])
             self._known[key] = len(self.cited), _inverse(of_sizes), _inverse(of_axes)
             self.cited.append(certificate)

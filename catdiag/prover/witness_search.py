@@ -8,6 +8,7 @@ the semantics is wrong, and no theorem is returned.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,8 @@ _TRIES = 6
 _OPERATIONS = 1_500_000
 _NODES = 400
 _GROWTH = 12
+_VALUES = "read", "holds", "apply"
+"""Terms of which sizes and positions alone do not give the value."""
 
 
 class SoundnessError(RuntimeError):
@@ -80,7 +83,7 @@ def _shapes(search: CounterexampleSearch, hypotheses: Sequence[Obligation]) -> l
     small = [] if large else meeting(search.symbols, search.assume)
     small.sort(key=lambda sizes: (-sum(n >= 2 for n in sizes.values()), sum(sizes.values())))
     found = large or small[:1]
-    of_sizes = [o for o in hypotheses if not any(leaves(t, op) for t in _terms(o) for op in ("read", "holds", "apply"))]
+    of_sizes = [_narrowed(o) for o in hypotheses if not any(leaves(t, op) for t in _terms(o) for op in _VALUES)]
     grown = [_grown(sizes, of_sizes) for sizes in found]
     chosen = [sizes for sizes in grown if all(holds(c, sizes) for c in search.assume)] or found
     # Where an axis may be empty, that case is tried too.
@@ -93,6 +96,17 @@ def _shapes(search: CounterexampleSearch, hypotheses: Sequence[Obligation]) -> l
 
 def _terms(owed: Obligation) -> list[Term]:
     return [owed.condition, *owed.guards, *(n for _, n in owed.ranges)]
+
+
+def _narrowed(owed: Obligation) -> Obligation:
+    """The same without the indices that it does not speak of, over which it would be evaluated again and again."""
+    said = {i for t in (owed.condition, *owed.guards) for i in leaves(t, "idx")}
+    kept: list[tuple[str, Term]] = []
+    for name, n in reversed(owed.ranges):
+        if name in said:
+            said |= leaves(n, "idx")
+            kept.insert(0, (name, n))
+    return replace(owed, ranges=tuple(kept))
 
 
 def _grown(sizes: dict[str, int], of_sizes: Sequence[Obligation]) -> dict[str, int]:

@@ -20,7 +20,7 @@ it can be below 0. A root is therefore taken of its maximum with 0, which is the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from catdiag.category.diagram import Diagram, Graph, of_graph, reachable
@@ -255,8 +255,12 @@ class _Expansion(DeferredScaling):
         opened = self._opened(box, inputs)
         wide = [set(names(w)) for w in inputs if w in opened]
         if opened:
-            form = self._form(box, inputs, opened)
-            large = next((w for t in form for w, _ in t.monomial if any(axes <= set(names(w)) for axes in wide)), None)
+            # Factors are looked at first: to multiply sums out takes long.
+            form: Form = ()
+            large = self._as_large(self._atoms_above(inputs, opened), wide)
+            if large is None:
+                form = self._form(box, inputs, opened)
+                large = self._as_large((w for term in form for w, _ in term.monomial), wide)
             if large is None:
                 return form
             raise NotSeparable(
@@ -268,6 +272,22 @@ class _Expansion(DeferredScaling):
         raise self._covered(inputs, _summed(box)) or NotSeparable(
             box, "no operand of its sums and products is smaller than the summand: nothing would be saved"
         )
+
+    def _as_large(self, factors: Iterable[int], wide: Sequence[set[str]]) -> int | None:
+        """The first factor that has all axes of one of some arrays."""
+        return next((w for w in factors if any(axes <= set(self.graph.names(w)) for axes in wide)), None)
+
+    def _atoms_above(self, inputs: list[int], opened: set[int]) -> Iterator[int]:
+        """The wires above a sum of which its products are made, but for those that are renamed first."""
+        seen, todo = set[int](), list(reversed(inputs))
+        while todo:
+            w = todo.pop()
+            node = self.graph.node(w)
+            if w not in opened or node is None:
+                yield w
+            elif w not in seen and not isinstance(node.box.op, Rename):
+                seen.add(w)
+                todo.extend(reversed(node.inputs))
 
     def _opened(self, root: Box, inputs: list[int], lacking: bool = False) -> set[int]:
         """The wires above a sum that are expanded. With `lacking`: those to which an operand without a summed axis is
