@@ -221,7 +221,7 @@ class ProductRegion:
         return len(self.names) - 1
 
 
-_Regions = dict[int, tuple[ProductRegion, list[tuple[int, int]]]]
+_Regions = dict[int, tuple[ProductRegion, Sequence[tuple[int, int]]]]
 
 
 class _Reassociation:
@@ -320,9 +320,9 @@ class _Reassociation:
                 continue
             region = self._region(place) if _multilinear(node.box) and not _casts(node.box) else None
             if region is not None:
-                arrays = [frozenset(f.at.values()) for f in region.factors]
-                lengths = [size_value(s, self.sizes) for s in region.sizes]
-                units = self._units(region)
+                arrays = tuple(frozenset(f.at.values()) for f in region.factors)
+                lengths = tuple(size_value(s, self.sizes) for s in region.sizes)
+                units = tuple(self._units(region))
                 work, order = pairwise_order(arrays, frozenset(region.result.values()), lengths, units)
                 boxes = [graph.nodes[p].box for p in region.inside]
                 if units or any(map(_many, boxes)) or work <= GAIN * sum(map(self._multiplications, boxes)):

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from functools import cache
 
 
+@cache
 def pairwise_order(
-    arrays: Sequence[frozenset[int]], result: frozenset[int], lengths: Sequence[int], units: Sequence[int] = ()
-) -> tuple[int, list[tuple[int, int]]]:
+    arrays: tuple[frozenset[int], ...], result: frozenset[int], lengths: tuple[int, ...], units: tuple[int, ...] = ()
+) -> tuple[int, tuple[tuple[int, int], ...]]:
     """The fewest multiplications, and the pairs of factors (as bit sets) to contract, in order.
 
     Of orders with as many, the one whose arrays between are smaller. A factor is summed first over what it alone has.
     Only orders are considered in which the factors of each of `units` (bit sets) are contracted with each other before
     others. `arrays` are the indices of each factor, `result` those that are not summed over, `lengths` their sizes.
 
-    >>> chain = [frozenset((0, 1)), frozenset((1, 2)), frozenset((2, 3))]
-    >>> pairwise_order(chain, frozenset((0, 3)), [2, 3, 4, 5])
-    (64, [(1, 2), (3, 4)])
-    >>> pairwise_order(chain, frozenset((0, 3)), [2, 3, 4, 5], [0b110])
-    (90, [(2, 4), (1, 6)])
+    >>> chain = frozenset((0, 1)), frozenset((1, 2)), frozenset((2, 3))
+    >>> pairwise_order(chain, frozenset((0, 3)), (2, 3, 4, 5))
+    (64, ((1, 2), (3, 4)))
+    >>> pairwise_order(chain, frozenset((0, 3)), (2, 3, 4, 5), (0b110,))
+    (90, ((2, 4), (1, 6)))
     """
     count = len(arrays)
     everything = (1 << count) - 1
@@ -57,4 +58,4 @@ def pairwise_order(
         if part:
             pairs.append((part, taken ^ part))
             todo += [part, taken ^ part]
-    return best[everything][0], sorted(pairs, key=lambda p: ((p[0] | p[1]).bit_count(), p))
+    return best[everything][0], tuple(sorted(pairs, key=lambda p: ((p[0] | p[1]).bit_count(), p)))
