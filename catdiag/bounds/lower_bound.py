@@ -37,7 +37,7 @@ from catdiag.bounds.reuse import Candidate, SourceReader
 from catdiag.bounds.segments import Lifetime, check_lifetime, lifetime_bound, lifetimes
 from catdiag.category.diagram import diagram_of
 from catdiag.category.integer_polynomial import IntPolynomial, symbol
-from catdiag.category.ops import Map
+from catdiag.category.op_facts import scalar_function
 from catdiag.category.substitution import inline
 from catdiag.category.types import Size, size_symbols, size_value
 from catdiag.schedule.element_widths import Dtype
@@ -307,7 +307,7 @@ def lower_bound(
     kinds = [t.kind for t in terms]
     kind = CHAIN if CHAIN in kinds else CONTRACTION if kinds else COMPULSORY
     unit = "values" if dtype is None else "bytes"
-    masks = any(isinstance(act.box.op, Map) and act.box.op.fn == "where" for act in flow.acts if act.unconditional)
+    masks = any(scalar_function(act.box.op) == "where" for act in flow.acts if act.unconditional)
     words = assumptions(recompute, masks, not all(act.unconditional for act in flow.acts))
     return LowerBound(bound, compulsory, terms, arrays, conditions, words, kind, unit, limit, recompute,
                       dict(sizes or {}), known_limit, _axes(diagram, flow))  # fmt: skip

@@ -11,7 +11,7 @@ from typing import Any
 
 from catdiag.category.index_maps import Reindex, View
 from catdiag.category.ops import ARITHMETIC, REDUCTIONS, Box, Einsum, Map, Op, Operation, Rename, op_fact
-from catdiag.category.scalars import ScalarFunction
+from catdiag.category.scalars import Cast, ScalarFunction
 
 
 def scalar_function(op: Operation) -> ScalarFunction:
@@ -22,6 +22,27 @@ def scalar_function(op: Operation) -> ScalarFunction:
     ('exp', '')
     """
     return op.fn if isinstance(op, Map) else ""
+
+
+def cast_dtype(op: Operation) -> str:
+    """The element type that a cast gives; an empty string for what is no cast.
+
+    >>> from catdiag.category.ops import Map
+    >>> cast_dtype(Map(Cast("bf16"))), cast_dtype(Map("exp"))
+    ('bf16', '')
+    """
+    fn = scalar_function(op)
+    return fn.dtype if isinstance(fn, Cast) else ""
+
+
+def new_names(op: Operation) -> dict[str, str]:
+    """The new names that an operation gives axes, by the old ones.
+
+    >>> from catdiag.category.ops import Rename
+    >>> new_names(Rename((("q", "p"),)))
+    {'q': 'p'}
+    """
+    return dict(op.pairs) if isinstance(op, Rename) else {}
 
 
 def monoid_of(op: Operation) -> str:

@@ -11,8 +11,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from catdiag.category.diagram import Diagram, HasDiagram, diagram_of
-from catdiag.category.ops import Map
-from catdiag.category.scalars import Cast
+from catdiag.category.op_facts import cast_dtype
 from catdiag.category.traversal import all_boxes
 from catdiag.category.types import STORED, ArrayType, element_bytes, size_value
 from catdiag.codegen.torch_reference import torch_reference
@@ -192,8 +191,7 @@ def case_of(
 
 def _casts(diagram: Diagram) -> set[str]:
     """The element types that casts of a diagram give."""
-    maps = (box.op for box in all_boxes(diagram) if isinstance(box.op, Map))
-    return {op.fn.dtype for op in maps if isinstance(op.fn, Cast)}
+    return {cast for box in all_boxes(diagram) if (cast := cast_dtype(box.op))}
 
 
 def _integral(scalars: Mapping[str, Number]) -> dict[str, int]:

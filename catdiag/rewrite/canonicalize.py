@@ -136,8 +136,7 @@ class _ReadOrder:
         types = [self.types[w] for w in inputs]
         if isinstance(box.op, Map):
             return self.add(map_box(box.op.fn, types, box.line), inputs)
-        gone = {n for t in box.dom for n in t.names if n not in box.cod[0].names}
-        kept = dict.fromkeys(n for t in types for n in t.names if n not in gone)
+        kept = dict.fromkeys(n for t in types for n in t.names if n not in reduced_axes(box))
         return self.add(einsum_box(types, tuple(kept), box.line), inputs)
 
 

@@ -5,21 +5,10 @@ from __future__ import annotations
 from collections import Counter
 
 from catdiag.category.diagram import Diagram, reachable
-from catdiag.category.ops import Box, FoldOp, Map, bodies
-from catdiag.category.scalars import Cast
+from catdiag.category.op_facts import cast_dtype
+from catdiag.category.ops import Box, FoldOp, bodies
 from catdiag.category.substitution import inline
 from catdiag.rewrite.hash_consed_graph import HashConsedGraph
-
-
-def is_cast(box: Box) -> bool:
-    """Whether a box casts its input to another element type.
-
-    >>> import catdiag as cd
-    >>> half = cd.algorithm("x")(lambda a: cd.cast(a, "fp16") / 2)
-    >>> [is_cast(box) for box in half.boxes]
-    [True, False, False]
-    """
-    return isinstance(box.op, Map) and isinstance(box.op.fn, Cast)
 
 
 def dropped(source: Diagram, derived: Diagram) -> list[Box]:
@@ -38,12 +27,12 @@ def dropped(source: Diagram, derived: Diagram) -> list[Box]:
     for node in reachable(inline(source).graph).nodes:
         first = terms.add(node.box, [image[w] for w in node.inputs])
         image.extend(range(first, first + len(node.box.cod)))
-    wanted = [node.box for node in terms.nodes if is_cast(node.box)]
+    wanted = [node.box for node in terms.nodes if cast_dtype(node.box.op)]
     made: Counter[tuple[str, str | None]] = Counter()
     todo = [derived]
     while todo:
         for box in inline(todo.pop()).boxes:
-            if is_cast(box):
+            if cast_dtype(box.op):
                 made[_key(box)] += 1
             todo.extend([box.op.step] if isinstance(box.op, FoldOp) else bodies(box.op))
     found = []

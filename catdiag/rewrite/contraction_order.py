@@ -29,8 +29,8 @@ from itertools import combinations
 from typing import Final, Literal
 
 from catdiag.category.diagram import Diagram, Graph, of_graph, reachable
-from catdiag.category.op_facts import monoid_of, scalar_function, transposes
-from catdiag.category.ops import ARITHMETIC, Box, Einsum, Map, Rename, bodies
+from catdiag.category.op_facts import cast_dtype, monoid_of, new_names, scalar_function, transposes
+from catdiag.category.ops import ARITHMETIC, Box, Einsum, Rename, bodies
 from catdiag.category.scalars import Cast
 from catdiag.category.substitution import inline
 from catdiag.category.types import Axis, Size, size_value
@@ -288,7 +288,7 @@ class _Reassociation:
 
     def _multiplications(self, box: Box) -> int:
         """Those of a contraction or a product; of a sum, its additions; else 0."""
-        if not _multilinear(box) or isinstance(box.op, Rename) or _casts(box):
+        if not _multilinear(box) or isinstance(box.op, Rename) or cast_dtype(box.op):
             return 0
         points = math.prod(
             size_value(s, self.sizes) for s in {a.name: a.size for ty in box.dom for a in ty.axes}.values()
@@ -318,7 +318,7 @@ class _Reassociation:
             node, root = graph.nodes[place], self.first[place]
             if not any(root + k in needed for k in range(len(node.box.cod))):
                 continue
-            region = self._region(place) if _multilinear(node.box) and not _casts(node.box) else None
+            region = self._region(place) if _multilinear(node.box) and not cast_dtype(node.box.op) else None
             if region is not None:
                 arrays = tuple(frozenset(f.at.values()) for f in region.factors)
                 lengths = tuple(size_value(s, self.sizes) for s in region.sizes)
@@ -375,7 +375,7 @@ class _Reassociation:
         node, op = self.graph.nodes[place], self.graph.nodes[place].box.op
         if place not in region.inside:
             region.inside.append(place)
-        old = {new: name for name, new in op.pairs} if isinstance(op, Rename) else {}
+        old = {new: name for name, new in new_names(op).items()}
         here = {old.get(name, name): index for name, index in at.items()}
         for wire in node.inputs:
             for axis in self.types[wire].axes:
@@ -396,10 +396,6 @@ def _multilinear(box: Box) -> bool:
         return False
     fn = scalar_function(box.op)
     return transposes(box) or monoid_of(box.op) == "sum" or fn in ("mul", "div") or isinstance(fn, Cast)
-
-
-def _casts(box: Box) -> bool:
-    return isinstance(box.op, Map) and isinstance(box.op.fn, Cast)
 
 
 def _many(box: Box) -> bool:

@@ -24,7 +24,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from catdiag.category.diagram import Diagram, Graph, of_graph, reachable
-from catdiag.category.op_facts import monoid_of, reduced_axes, scalar_function, transposes
+from catdiag.category.op_facts import monoid_of, new_names, reduced_axes, scalar_function, transposes
 from catdiag.category.ops import REDUCTIONS, Box, Einsum, FoldOp, GroupOp, Map, Rename
 from catdiag.category.substitution import inline
 from catdiag.frontend.signature import axis_names
@@ -304,7 +304,7 @@ class _Expansion(DeferredScaling):
             if not self._opens(node.box, wide):
                 continue
             bound[w] = axes | bound.get(w, frozenset())
-            back = {new: old for old, new in node.box.op.pairs} if isinstance(node.box.op, Rename) else {}
+            back = {new: old for old, new in new_names(node.box.op).items()}
             below = frozenset(back.get(n, n) for n in bound[w]) | _summed(node.box)
             todo.extend((i, below) for i in node.inputs)
         opened: set[int] = set()

@@ -14,7 +14,8 @@ from typing import Any
 
 from catdiag.category.diagram import Diagram, Graph, Node, of_graph
 from catdiag.category.graph_writer import GraphWriter
-from catdiag.category.ops import Box, FoldOp, Rename, bodies, with_bodies
+from catdiag.category.op_facts import new_names, transposes
+from catdiag.category.ops import Box, FoldOp, bodies, with_bodies
 from catdiag.category.substitution import inline
 from catdiag.category.types import ArrayType, Ty
 
@@ -80,10 +81,8 @@ def _first(op: FoldOp, states: int, axes: Collection[str]) -> tuple[int, Box] | 
 
 def _renames(box: Box, op: FoldOp, axes: Collection[str]) -> bool:
     """Whether a box renames one of the axes, and leaves the loop's own axis as it is."""
-    if not isinstance(box.op, Rename) or len(box.dom[0].axes) != len(box.cod[0].axes):
-        return False
-    names = {name for pair in box.op.pairs for name in pair}
-    return bool(names & set(axes)) and op.axis not in names
+    names = {name for pair in new_names(box.op).items() for name in pair}
+    return transposes(box) and bool(names & set(axes)) and op.axis not in names
 
 
 def _outer_type(rename: Box, loop: Box, op: FoldOp) -> ArrayType:

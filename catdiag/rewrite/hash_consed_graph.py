@@ -9,6 +9,7 @@ from typing import Any
 from catdiag.category import ops
 from catdiag.category.diagram import Node
 from catdiag.category.graph_writer import GraphWriter
+from catdiag.category.op_facts import scalar_function
 from catdiag.category.ops import Box, const_box, einsum_box, map_box, op_fact, reduce_box, size_box
 from catdiag.category.scalars import Cast, ScalarFunction
 from catdiag.category.types import ArrayType, Axis, Size, Ty
@@ -44,7 +45,7 @@ class HashConsedGraph(GraphWriter):
     def function_of(self, wire: int) -> ScalarFunction:
         """The scalar function that makes the wire; an empty string for other wires."""
         node = self.node(wire)
-        return node.box.op.fn if node is not None and isinstance(node.box.op, ops.Map) else ""
+        return "" if node is None else scalar_function(node.box.op)
 
     def const_value(self, wire: int) -> Fraction | None:
         """The rational value of a constant wire; None for other wires, and for minus infinity."""

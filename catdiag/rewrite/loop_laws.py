@@ -6,14 +6,16 @@ Each law is an equation of diagrams about the states of parts of the list, and i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 from catdiag.category.diagram import Diagram
 from catdiag.category.formula import Formula, infix
 from catdiag.category.formula import number as constant
-from catdiag.category.ops import Box, FoldOp, Map
+from catdiag.category.op_facts import scalar_function
+from catdiag.category.ops import Box, FoldOp
+from catdiag.category.scalars import ScalarFunction
 from catdiag.category.types import Size
 from catdiag.rewrite.box_formulas import wires_of
 from catdiag.rewrite.claims import Claims, Form, Verdict
@@ -169,6 +171,10 @@ def divisors(diagram: Diagram, claims: Claims) -> list[Divisor]:
     return list(_divisors(opened(diagram), claims))
 
 
+_NONZERO: Mapping[ScalarFunction, int] = {"div": 1, "log": 0}
+"""The argument that must not be 0."""
+
+
 def _divisors(flat: Diagram, claims: Claims) -> Iterator[Divisor]:
     """The divisors and arguments of logarithms that depend on a loop of a flat diagram, each once."""
     graph = flat.graph
@@ -177,7 +183,7 @@ def _divisors(flat: Diagram, claims: Claims) -> Iterator[Divisor]:
     seen: set[int] = set()
     for node in graph.nodes:
         op = node.box.op
-        place = {Map("div"): 1, Map("log"): 0}.get(op) if isinstance(op, Map) else None
+        place = _NONZERO.get(scalar_function(op))
         wire = None if place is None else node.inputs[place]
         if wire is not None and late[wire] and wire not in seen:
             seen.add(wire)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from catdiag.category.ops import Box, GroupOp, Map
-from catdiag.category.scalars import Cast
+from catdiag.category.op_facts import cast_dtype
+from catdiag.category.ops import Box, GroupOp
 from catdiag.category.substitution import inline
 from catdiag.category.types import BYTES, COMPUTED, INTEGER_BYTES, STORED, ArrayType, element_bytes
 from catdiag.schedule.live_ranges import view_roots
@@ -85,8 +85,8 @@ class Widths:
 
     def by_producer(self, box: Box, ty: ArrayType) -> int:
         """The bytes of an element of a box's result on chip: a cast gives the type."""
-        if self.bytes and isinstance(box.op, Map) and isinstance(box.op.fn, Cast):
-            return BYTES[box.op.fn.dtype]
+        if self.bytes and (cast := cast_dtype(box.op)):
+            return BYTES[cast]
         return self.on_chip(ty)
 
     def saved_type(self, box: Box, k: int, statistic: bool) -> str:
@@ -121,4 +121,4 @@ def cast_type(box: Box, k: int) -> str:
         if place < 0:
             return ""
         box, k = body.nodes[place].box, wire - body.first_wires()[place]
-    return box.op.fn.dtype if isinstance(box.op, Map) and isinstance(box.op.fn, Cast) else ""
+    return cast_dtype(box.op)

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 from catdiag.category import ops
 from catdiag.category.diagram import Diagram, Graph
-from catdiag.category.op_facts import contracts
+from catdiag.category.op_facts import contracts, new_names
 from catdiag.category.ops import Box, op_fact
 from catdiag.category.substitution import inline
 from catdiag.category.types import ArrayType
@@ -76,7 +76,7 @@ def _elementwise(box: Box, reads: Sequence[Origin]) -> Origin:
 
 
 def _renamed(box: Box, reads: Sequence[Origin]) -> Origin:
-    names = dict(box.op.pairs) if isinstance(box.op, ops.Rename) else {}
+    names = new_names(box.op)
     of = frozenset(frozenset(names.get(n, n) for n in axes) for axes in reads[0].of)
     return Origin(of, reads[0].statistic and len(box.cod[0].axes) == len(box.dom[0].axes))
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from catdiag.category.diagram import Diagram
-from catdiag.category.ops import FoldOp, GroupOp, Map
-from catdiag.category.scalars import Cast
+from catdiag.category.op_facts import cast_dtype
+from catdiag.category.ops import FoldOp, GroupOp
 from catdiag.category.substitution import inline
 from catdiag.category.types import BYTES, ArrayType, element_bytes, size_value
 from catdiag.schedule.contractions import deciding
@@ -161,8 +161,8 @@ def output_bytes(
     for place, ty in enumerate(diagram.cod):
         number = element_bytes(types[names[place]])
         op = made.get(diagram.graph.outputs[place])
-        if place < len(results) and not results[place] and isinstance(op, Map) and isinstance(op.fn, Cast):
-            number = BYTES[op.fn.dtype]
+        if place < len(results) and not results[place] and op is not None and (cast := cast_dtype(op)):
+            number = BYTES[cast]
         for axis in ty.axes:
             number *= size_value(axis.size, sizes)
         found.append(number)

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from catdiag.category.diagram import Diagram
-from catdiag.category.ops import Box, FoldOp, GroupOp, Map
-from catdiag.category.scalars import Cast
+from catdiag.category.op_facts import cast_dtype
+from catdiag.category.ops import Box, FoldOp, GroupOp
 from catdiag.category.substitution import inline
 from catdiag.category.types import BYTES, COMPUTED, INTEGER_BYTES, STORED, ArrayType, element_bytes
 from catdiag.schedule.full_precision import statistics
@@ -61,8 +61,8 @@ class MachineWidths:
         """The width of a box's result on chip."""
         if not self.in_bytes:
             return 1
-        if isinstance(box.op, Map) and isinstance(box.op.fn, Cast):
-            return BYTES[box.op.fn.dtype]
+        if cast := cast_dtype(box.op):
+            return BYTES[cast]
         return _COMPUTED.get(box.cod[k].element, self.inner)
 
     def state(self, op: FoldOp, k: int, ty: ArrayType) -> int:
@@ -80,11 +80,10 @@ class MachineWidths:
         (fp32).
         """
         box, k = _maker(box, k)
-        cast = isinstance(box.op, Map) and isinstance(box.op.fn, Cast)
         if not self.in_bytes:
             return 1
         least = _ACCUMULATED if statistic else 0
-        return self.of_result(box, k) if cast else _STORED.get(box.cod[k].element, max(least, self.all))
+        return self.of_result(box, k) if cast_dtype(box.op) else _STORED.get(box.cod[k].element, max(least, self.all))
 
 
 def _statistics_beside_others(diagram: Diagram) -> set[int]:

@@ -8,8 +8,8 @@ from dataclasses import replace
 from catdiag.category.diagram import Diagram
 from catdiag.category.formula import Formula, symbol, word
 from catdiag.category.index_maps import read_off
-from catdiag.category.ops import Box, Map, Reduce, SizeOf
-from catdiag.category.scalars import Cast
+from catdiag.category.op_facts import cast_dtype
+from catdiag.category.ops import Box, Reduce, SizeOf
 from catdiag.category.substitution import inline
 from catdiag.category.types import BYTES, COMPUTED, STORED, ArrayType, Size, element_bytes
 from catdiag.rewrite.box_formulas import formula_of
@@ -93,8 +93,8 @@ class SymbolTable:
         if ty.element in STORED:
             stored = stored_type(name, ty, self.dtype)
             return stored if element_bytes(stored) == width else COMPUTED[ty.element]
-        if box is not None and isinstance(box.op, Map) and isinstance(box.op.fn, Cast):
-            return box.op.fn.dtype
+        if box is not None and (cast := cast_dtype(box.op)):
+            return cast
         given = self.dtype if isinstance(self.dtype, str) else self.dtype.get(name, "")
         if BYTES.get(given) == width:
             return given

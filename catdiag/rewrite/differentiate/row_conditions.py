@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import TypeAlias
 
-from catdiag.category.ops import Reduce
+from catdiag.category.op_facts import monoid_of
 from catdiag.rewrite.hash_consed_graph import HashConsedGraph
 
 Guard: TypeAlias = tuple[int, bool]
@@ -41,7 +41,7 @@ def _in_row(graph: HashConsedGraph, guard: Guard) -> Guard | None:
     """What a guard says to hold somewhere along one axis or several; None for other guards."""
     wire, when = guard
     monoid = "any" if when else "all"
-    while (node := graph.node(wire)) is not None and isinstance(node.box.op, Reduce) and node.box.op.monoid == monoid:
+    while (node := graph.node(wire)) is not None and monoid_of(node.box.op) == monoid:
         wire = node.inputs[0]
     return (wire, when) if wire != guard[0] else None
 

@@ -9,6 +9,7 @@ from fractions import Fraction
 from catdiag.category.diagram import Diagram, Graph, Node
 from catdiag.category.functor import broadcast
 from catdiag.category.graph_writer import GraphWriter
+from catdiag.category.op_facts import scalar_function
 from catdiag.category.ops import NESTING, Box, Call, Const, FoldOp, Generic, GroupOp, Map, Reduce
 from catdiag.category.traversal import all_boxes
 from catdiag.category.types import ArrayType, Axis, Ty, size_symbols, union
@@ -224,7 +225,7 @@ def _laid_out(box: Box, dom: Ty, ty: ArrayType) -> ArrayType:
 def _element(box: Box, dom: Ty, element: str) -> str:
     """The element type of a result, given narrower element types of the inputs."""
     before, now = {t.element for t in box.dom}, {t.element for t in dom}
-    same = not isinstance(box.op, Map) or box.op.fn in ("add", "sub", "mul", "neg", "abs", "max", "min", "where")
+    same = scalar_function(box.op) in ("", "add", "sub", "mul", "neg", "abs", "max", "min", "where")
     if element == "bool" or not same or element not in before or element in now:
         return element
     return next((e for e in ("extended", "real", "int") if e in now), element)

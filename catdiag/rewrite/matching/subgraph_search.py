@@ -22,6 +22,7 @@ from typing import Any
 
 from catdiag.category import ops
 from catdiag.category.diagram import Graph
+from catdiag.category.op_facts import scalar_function
 from catdiag.category.ops import Box, op_fact
 from catdiag.category.scalars import Apply
 from catdiag.util.errors import MatchUndecided
@@ -39,7 +40,8 @@ class Variables:
 
     def is_function(self, box: Box) -> bool:
         """Whether a box of the pattern stands for any scalar function of that many arguments."""
-        return isinstance(box.op, ops.Map) and isinstance(box.op.fn, Apply) and box.op.fn.name in self.functions
+        fn = scalar_function(box.op)
+        return isinstance(fn, Apply) and fn.name in self.functions
 
     def is_box(self, box: Box) -> bool:
         """Whether a box of the pattern stands for any box."""

@@ -16,11 +16,11 @@ from dataclasses import replace
 from itertools import product
 
 from catdiag.category.diagram import Diagram, Graph, Node, of_graph
+from catdiag.category.op_facts import cast_dtype
 from catdiag.category.ops import Box, FoldOp, GroupOp
 from catdiag.category.substitution import inline
 from catdiag.category.types import Axis
 from catdiag.rewrite.canonicalize import reads_before_maps, reduce_last, with_masked_exponents
-from catdiag.rewrite.casts import is_cast
 from catdiag.rewrite.graph_builder import NotInScope
 from catdiag.rewrite.hash_consed_graph import HashConsedGraph
 from catdiag.rewrite.stream.cascade import Cascade, reduces
@@ -70,7 +70,7 @@ def _candidates(flat: Diagram, axis: str, taken: Collection[str], plain: bool) -
     streamed = axis_of(flat, axis)
     seen: list[tuple[object, ...]] = []
     refused: NotStreamable | None = None
-    casts = (True, False) if any(map(is_cast, flat.boxes)) else (False,)
+    casts = (True, False) if any(cast_dtype(box.op) for box in flat.boxes) else (False,)
     retry = False
     for cast, scaled in product(casts, (True, False)):
         if not scaled and not retry:

@@ -16,12 +16,12 @@ from typing import Any
 from catdiag.category import ops
 from catdiag.category.diagram import Diagram, Graph, Node, of_graph
 from catdiag.category.graph_writer import GraphWriter
+from catdiag.category.op_facts import scalar_function
 from catdiag.category.ops import (
     Box,
     Const,
     Einsum,
     Index,
-    Map,
     Reduce,
     Rename,
     SizeOf,
@@ -253,7 +253,8 @@ def _undefined_when_empty(state: Diagram, axis: str, length: Size) -> bool:
     late = [False] * len(state.dom)
     for node in state.graph.nodes:
         op, of = node.box.op, [late[w] for w in node.inputs]
-        if isinstance(op, Map) and ((op.fn == "div" and of[1]) or (op.fn in ("log", "sqrt") and of[0])):
+        fn = scalar_function(op)
+        if (fn == "div" and of[1]) or (fn in ("log", "sqrt") and of[0]):
             return True
         lost = any(t.axis(axis) is not None for t in node.box.dom) and node.box.cod[0].axis(axis) is None
         late.append(any(of) or lost or op == SizeOf(length))
@@ -302,7 +303,7 @@ def with_positions(diagram: Diagram, axis: str) -> Diagram:
             continue
         if isinstance(box.op, Rename) and node.inputs[0] in here:
             here[wire] = writer.add(box, (here[node.inputs[0]],))
-        relative = isinstance(box.op, Map) and box.op.fn in _RELATIVE and all(w in here for w in node.inputs)
+        relative = scalar_function(box.op) in _RELATIVE and all(w in here for w in node.inputs)
         names.extend(writer.made(box, [(here if relative else names)[w] for w in node.inputs]))
     return of_graph(writer.reachable(names[w] for w in flat.graph.outputs), flat.cod, flat.names)
 
