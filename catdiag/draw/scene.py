@@ -27,6 +27,12 @@ LabelRole = Literal["axis", "array", "body", "title", "level", "note", "code", "
 FrameKind = Literal["group", "fold", "call", "panel", "mark", "slack"]
 
 
+def straight(a: Point2D, b: Point2D) -> tuple[Point2D, Point2D, Point2D, Point2D]:
+    """The four places of a straight curve."""
+    third = ((b[0] - a[0]) / 3, (b[1] - a[1]) / 3)
+    return (a, (a[0] + third[0], a[1] + third[1]), (b[0] - third[0], b[1] - third[1]), b)
+
+
 @dataclass(frozen=True, slots=True)
 class Curve:
     """A wire: a start, then cubic Bézier pieces of two control points and an end each, 3n + 1 places in all.

@@ -42,10 +42,10 @@ def symbols_of(s: Any) -> set[str]:
     return {s} if isinstance(s, str) else set()
 
 
-def value(s: Any, sizes: Mapping[str, int]) -> int:
-    """The value of a size."""
+def size_value(s: Any, sizes: Mapping[str, int]) -> int:
+    """The value of a size of a core program."""
     if isinstance(s, (list, tuple)):
-        a, b = value(s[1], sizes), value(s[2], sizes)
+        a, b = size_value(s[1], sizes), size_value(s[2], sizes)
         return a + b if s[0] == "+" else a * b
     return s if isinstance(s, int) else sizes[s]
 
@@ -56,7 +56,7 @@ def holds(c: Assumption, sizes: Mapping[str, int]) -> bool:
     >>> holds(["le", ["*", 2, "m"], "n"], {"m": 3, "n": 6})
     True
     """
-    a, b = value(c[1], sizes), value(c[2], sizes)
+    a, b = size_value(c[1], sizes), size_value(c[2], sizes)
     return a < b if c[0] == "lt" else a <= b if c[0] == "le" else a == b
 
 
@@ -65,7 +65,7 @@ def _boundary_values(c: Assumption, name: str, sizes: Mapping[str, int]) -> set[
 
     def gap(v: int) -> int:
         here = {**sizes, name: v}
-        return value(c[1], here) - value(c[2], here)
+        return size_value(c[1], here) - size_value(c[2], here)
 
     zero, one, two = gap(0), gap(1), gap(2)
     if two - one == one - zero:
@@ -209,4 +209,4 @@ def _list(parts: Sequence[str]) -> str:
     return ", ".join(parts[:-1]) + (" and " if len(parts) > 1 else "") + parts[-1] if parts else ""
 
 
-__all__ = ["AssumptionError", "check", "holds", "meeting", "symbols_of", "value"]
+__all__ = ["AssumptionError", "check", "holds", "meeting", "size_value", "symbols_of"]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from catdiag.kernel.terms import Term, leaves
 from catdiag.kernel.witness import met, satisfied
 from catdiag.prover.assumptions import holds, meeting
-from catdiag.prover.refute.counterexample_data import NotACounterexample
+from catdiag.prover.refute.counterexample_data import NotACounterexample, plain
 from catdiag.prover.refute.counterexample_search import CounterexampleSearch
 from catdiag.prover.refute.program_comparison import MOST_CELLS, nested
 from catdiag.prover.refute.validate import replay
@@ -122,12 +122,6 @@ def _grown(sizes: dict[str, int], of_sizes: Sequence[Obligation]) -> dict[str, i
 
 def as_data(point: TrialPoint, search: CounterexampleSearch) -> dict[str, Any]:
     """An input as plain data: rationals and −∞ as text."""
-
-    def plain(x: Any) -> Any:
-        if isinstance(x, list):
-            return [plain(v) for v in x]
-        return x if isinstance(x, bool) else str(x)
-
     functions = {}
     for name, function in point.functions.items():
         functions[name] = [str(Fraction(c)) for c in getattr(function, "coefficients", ())]

@@ -12,6 +12,7 @@ from catdiag.category.op_facts import cast_dtype
 from catdiag.category.ops import Box, FoldOp, GroupOp
 from catdiag.category.substitution import inline
 from catdiag.category.types import BYTES, COMPUTED, INTEGER_BYTES, STORED, ArrayType, element_bytes
+from catdiag.schedule.element_widths import width
 from catdiag.schedule.full_precision import statistics
 from catdiag.simulate.graph_readers import Outline
 from catdiag.util.errors import CatdiagError
@@ -36,10 +37,10 @@ class MachineWidths:
         ends = ["out"] if len(diagram.cod) == 1 else [f"out{k}" for k in range(len(diagram.cod))]
         self.in_bytes = dtype is not None
         rest = dtype if isinstance(dtype, str) else (dtype or {}).get("*", "fp32")
-        read = _bytes(rest)
+        read = width(rest)
         self.all = max(2, read)  # what is computed is not saved in 8 bits
         given = {n: kind for n, kind in dtype.items() if n != "*"} if isinstance(dtype, Mapping) else {}
-        self.named = {name: INTEGER_BYTES.get(kind) or _bytes(kind) for name, kind in given.items()}
+        self.named = {name: INTEGER_BYTES.get(kind) or width(kind) for name, kind in given.items()}
         known = {*diagram.input_names, *ends, *_states(diagram)}
         for name in self.named:
             if name not in known:
@@ -107,12 +108,6 @@ def _maker(box: Box, k: int) -> tuple[Box, int]:
         place = outline.maker[wire]
         box, k = body.graph.nodes[place].box, wire - outline.first[place]
     return box, k
-
-
-def _bytes(dtype: str) -> int:
-    if dtype not in BYTES:
-        raise CatdiagError(f"unknown dtype {dtype!r}: expected one of {', '.join(BYTES)}")
-    return BYTES[dtype]
 
 
 def _states(diagram: Diagram) -> set[str]:

@@ -15,6 +15,7 @@ from typing import Any
 from catdiag.kernel.checker import CheckedTheorem, Checker
 from catdiag.kernel.rewrite_rules import RULES
 from catdiag.kernel.terms import KernelError
+from catdiag.prover.assumptions import size_value
 from catdiag.prover.refute import exact_execution, exact_reals
 from catdiag.prover.refute.counterexample_search import refute
 from catdiag.solvers.child_process import SolverInterrupted
@@ -229,10 +230,7 @@ def _sound(statement: Json, theorem: CheckedTheorem) -> None:
 
 
 def _meets(statement: Json, sizes: dict[str, int]) -> bool:
-    pairs = [
-        (op, exact_execution.size_value(s, sizes), exact_execution.size_value(t, sizes))
-        for op, s, t in statement["assume"]
-    ]
+    pairs = [(op, size_value(s, sizes), size_value(t, sizes)) for op, s, t in statement["assume"]]
     return all({"lt": a < b, "le": a <= b, "eq": a == b}[op] for op, a, b in pairs)
 
 
@@ -294,7 +292,7 @@ def differ(statement: Json, source: Source, theorem: object) -> None:
         for declared in left["inputs"]:
             axes, shape = (
                 [a for a, _ in declared["axes"]],
-                [exact_execution.size_value(s, sizes) for _, s in declared["axes"]],
+                [size_value(s, sizes) for _, s in declared["axes"]],
             )
             of = {"bool": [False, True], "int": [Fraction(n) for n in (0, 1, 2, -1)]}.get(declared["element"], numbers)
             arrays.append(exact_execution.build(axes, shape, lambda _, of=of: source.choice(of)))  # type: ignore[misc]

@@ -18,6 +18,7 @@ from catdiag.category.diagram import Diagram
 from catdiag.kernel.semantics import evaluate, inputs_of
 from catdiag.kernel.terms import KernelError
 from catdiag.prover.api import prove_with, statement_of
+from catdiag.prover.assumptions import size_value
 from catdiag.prover.export import program
 from catdiag.prover.identifiers import identifier
 from catdiag.prover.refute import exact_execution, exact_reals
@@ -132,7 +133,7 @@ _SHARED: list[Z3] = []
 
 
 def random_array(declared: dict[str, Any], sizes: dict[str, int], rng: random.Random) -> exact_execution.ExactArray:
-    shape = [exact_execution.size_value(s, sizes) for _, s in declared["axes"]]
+    shape = [size_value(s, sizes) for _, s in declared["axes"]]
     truth = declared["element"] == "bool"
     names = [str(n) for n, _ in declared["axes"]]
     return exact_execution.build(

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import catdiag as cd
 from catdiag.category.diagram import Diagram, diagram_of
 from catdiag.category.types import size_symbols
+from catdiag.prover.assumptions import size_value
 from catdiag.prover.export import program
 from catdiag.prover.refute import exact_execution, exact_reals, float_screening
 from catdiag.rewrite import group
@@ -31,7 +32,7 @@ def agree(diagram: Diagram, seed: int) -> None:
     for _ in range(4):
         arrays = []
         for d in made["inputs"]:
-            shape = [exact_execution.size_value(s, sizes) for _, s in d["axes"]]
+            shape = [size_value(s, sizes) for _, s in d["axes"]]
             pool = [True, False] if d["element"] == "bool" else POOL[:4] if d["element"] == "int" else POOL
             pool = [*pool, exact_reals.BOTTOM] if d["element"] == "extended" else pool
             arrays.append(exact_execution.build([n for n, _ in d["axes"]], shape, lambda _, p=pool: rng.choice(p)))

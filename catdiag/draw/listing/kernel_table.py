@@ -10,7 +10,7 @@ from catdiag.category.integer_polynomial import IntPolynomial
 from catdiag.draw.label_formulas import label
 from catdiag.draw.listing.program_lines import KernelListing, LineText
 from catdiag.draw.listing.size_text import Wording
-from catdiag.draw.scene import Curve, Frame, Item, Label, LabelRole, Point2D, Shape, StraightLine
+from catdiag.draw.scene import Curve, Frame, Item, Label, LabelRole, Point2D, Shape, StraightLine, straight
 from catdiag.draw.text_width import text_width
 
 ROW, FURTHER, HEAD = 17.0, 12.0, 13.0
@@ -309,7 +309,7 @@ class Table:
                 way = ((b, low), (a + 2, low), (a, low - 2), (a, low - 7))
                 level = self.style.places[self._home(states[0])]
                 self.items.append(
-                    Curve((*way, *_straight(way[3], (a, top))[1:]), "state", level, True, title="the next iteration")
+                    Curve((*way, *straight(way[3], (a, top))[1:]), "state", level, True, title="the next iteration")
                 )
 
     def _home(self, variable: int) -> str:
@@ -337,7 +337,7 @@ class Table:
                         continue
                     if column.in_slow_memory and lines[first].kind == "load":
                         start = self._under(runs[k - 1][1]) if k else self.first - 8
-                        way = _straight((x + width / 2, start), (x + width / 2, top))
+                        way = straight((x + width / 2, start), (x + width / 2, top))
                         said = f"load from {self.style.slow[1]}"
                         self.behind.append(Curve(way, "axis", self.style.slow[0], True, title=said))
                     for n in range(first, last + 1):
@@ -347,7 +347,7 @@ class Table:
                 x, width = column.bar(column.places[0])
                 last = max(saved.values())
                 start = self._under(last)
-                way = _straight((x + width / 2, start), (x + width / 2, self.end + 10), True)
+                way = straight((x + width / 2, start), (x + width / 2, self.end + 10))
                 self.behind.append(Curve(way, "axis", self.style.slow[0], True, title=f"save to {self.style.slow[1]}"))
                 of = self.listing.variables[column.variables[-1]]
                 below = [", ".join(saved), self.wording.untiled(of.type, self.listing.kernel, label)]
@@ -388,7 +388,7 @@ class Table:
                 far = max(far, x)
             start = self._x(row.depth) + text_width(row.texts[0], "body") + 4
             if far:
-                self.behind.append(Curve(_straight((start, row.middle), (far, row.middle)), "thin"))
+                self.behind.append(Curve(straight((start, row.middle), (far, row.middle)), "thin"))
 
     def _most(self, place: str, x: float) -> None:
         """Marks the lines at the peak of a place."""
@@ -400,7 +400,7 @@ class Table:
             full = [max((wording.value(total, place) for total in self.peaks[place]), default=0)]
             amounts = [wording.value(total, place) for total in totals]
         for first, last in _runs([n for n, total in enumerate(amounts) if total in full]):
-            way = _straight((x, self.at[first].top + 2), (x, self._under(last) - 0.5))
+            way = straight((x, self.at[first].top + 2), (x, self._under(last) - 0.5))
             self.items.append(Curve(way, "axis", level, title=f"the peak of {place}"))
 
     def _live_column(self, place: str, x: float) -> float:
@@ -454,9 +454,3 @@ def _runs(numbers: Sequence[int]) -> list[tuple[int, int]]:
         else:
             found.append((n, n))
     return found
-
-
-def _straight(a: Point2D, b: Point2D, whole: bool = True) -> tuple[Point2D, ...]:
-    """The places of a straight curve."""
-    third = ((b[0] - a[0]) / 3, (b[1] - a[1]) / 3)
-    return (a, (a[0] + third[0], a[1] + third[1]), (b[0] - third[0], b[1] - third[1]), b)

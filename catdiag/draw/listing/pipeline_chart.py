@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from catdiag.chip import hardware as chips
 from catdiag.draw.listing.kernel_table import wrapped
-from catdiag.draw.scene import Curve, Frame, Item, Label, Point2D, Scene, Shape, StraightLine
+from catdiag.draw.scene import Curve, Frame, Item, Label, Scene, Shape, StraightLine, straight
 from catdiag.draw.text_width import text_width
 from catdiag.planner.multi_kernel_plan import Plan, one_kernel
 from catdiag.planner.pipeline_simulation import Busy, PipelineSchedule
@@ -203,7 +203,7 @@ def _drawn(found: PipelineChart) -> Scene:
         items.append(Label(left + _WIDTH + 10, y + _ROW / 2 + 4, said, "note", "start"))
         far = max(far, text_width(said, "note"))
         if name in binding:
-            items.append(Curve(_line((left - 5, y), (left - 5, y + _ROW)), "axis", level, title="waits least"))
+            items.append(Curve(straight((left - 5, y), (left - 5, y + _ROW)), "axis", level, title="waits least"))
         y += _ROW + _GAP
     bottom = y - _GAP + 6
     items += _clocks(found, left, top - 6, bottom, scale)
@@ -282,7 +282,7 @@ def _clocks(found: PipelineChart, left: float, top: float, bottom: float, scale:
     yield StraightLine(left, bottom, left + _WIDTH, bottom, "solid")
     for k in range(round(found.length / found.period) + 1):
         x = left + k * found.period * scale
-        yield Curve(_line((x, top), (x, bottom + 4)), "thin")
+        yield Curve(straight((x, top), (x, bottom + 4)), "thin")
         text = "0" if k == 0 else f"{k * found.period:,.0f}"
         yield Label(x, bottom + 14, text, "number")
     yield Label(left - 12, bottom + 14, "clocks", "note", "end")
@@ -302,11 +302,6 @@ def _path(found: PipelineChart, left: float, middles: Mapping[str, float], scale
         a = (x, middles[one.pipeline] + (_ROW / 2 if low else -_ROW / 2))
         b = (to, middles[after.pipeline] - (_ROW / 2 if low else -_ROW / 2))
         yield Curve((a, (a[0], (a[1] + b[1]) / 2), (b[0], (a[1] + b[1]) / 2), b), "thin", title="warpgroup 1 continues")
-
-
-def _line(a: Point2D, b: Point2D) -> tuple[Point2D, ...]:
-    third = ((b[0] - a[0]) / 3, (b[1] - a[1]) / 3)
-    return (a, (a[0] + third[0], a[1] + third[1]), (b[0] - third[0], b[1] - third[1]), b)
 
 
 def _described(found: PipelineChart, names: Mapping[str, str], shares: Mapping[str, float]) -> str:

@@ -10,7 +10,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from catdiag.prover.refute.exact_execution import Element, ExactArray, build, size_value
+from catdiag.prover.assumptions import size_value
+from catdiag.prover.refute.exact_execution import Element, ExactArray, build
 from catdiag.prover.refute.exact_reals import BOTTOM, MinusInfinity, Powers, Value
 from catdiag.prover.refute.float_screening import Floats, Wire
 from catdiag.prover.refute.function_interpretations import Free, Function

@@ -97,18 +97,19 @@ def value_text(value: Any) -> str:
     return str(value)
 
 
+def plain(x: Any) -> Any:
+    """An array, as nested lists, as plain data: numbers are text, as `as_data` gives them."""
+    if isinstance(x, list):
+        return [plain(v) for v in x]
+    return x if isinstance(x, bool) else str(x)
+
+
 def as_data(found: Counterexample) -> dict[str, Any]:
     """A counterexample as plain data: rationals are text, `"1/3"`, and so are `"-inf"` and `"e^2"`.
 
     >>> as_data(Counterexample({"x": 1}, {"A": [Fraction(1, 3)]}, Fraction(2, 3), Fraction(1), {}))["arrays"]
     {'A': ['1/3']}
     """
-
-    def plain(x: Any) -> Any:
-        if isinstance(x, list):
-            return [plain(v) for v in x]
-        return x if isinstance(x, bool) else str(x)
-
     return {
         "sizes": dict(found.sizes),
         "blocks": dict(found.blocks),

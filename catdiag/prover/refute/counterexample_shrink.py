@@ -9,7 +9,7 @@ from math import ceil, floor
 
 import numpy as np
 
-from catdiag.prover.assumptions import holds
+from catdiag.prover.assumptions import holds, size_value
 from catdiag.prover.refute import exact_execution
 from catdiag.prover.refute.candidate_inputs import Batch, Indices, TrialPoint, cost
 from catdiag.prover.refute.counterexample_data import Counterexample
@@ -89,7 +89,7 @@ def _fewer(pair: Comparison, batch: Batch) -> Iterator[Batch]:
         for a, d in zip(batch.arrays, pair.declared, strict=True):
             rows = np.repeat(a, whole, axis=0)
             for k, (_, extent) in enumerate(d["axes"]):
-                now = exact_execution.size_value(extent, sizes)
+                now = size_value(extent, sizes)
                 if now == rows.shape[k + 1]:
                     continue
                 if extent == s:

@@ -15,6 +15,7 @@ from math import ceil, floor, prod
 from typing import Any, TypeAlias
 
 from catdiag.category.scalars import SCALARS, row
+from catdiag.prover.assumptions import size_value
 from catdiag.prover.refute.exact_reals import (
     BITS,
     BOTTOM,
@@ -319,14 +320,6 @@ def locals_of(program: Mapping[str, Any]) -> set[str]:
         elif node["op"] == "group":
             found |= {local for _, local in node["tiles"]} | locals_of(node["body"])
     return found
-
-
-def size_value(s: Any, sizes: Mapping[str, int]) -> int:
-    """The value of a size of a core program."""
-    if isinstance(s, (list, tuple)):
-        left, right = size_value(s[1], sizes), size_value(s[2], sizes)
-        return left + right if s[0] == "+" else left * right
-    return s if isinstance(s, int) else sizes[s]
 
 
 def symbols_of(program: Mapping[str, Any]) -> set[str]:

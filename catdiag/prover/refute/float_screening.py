@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from catdiag.category.scalars import row
 from catdiag.execute.philox import uniform_or_nan
 from catdiag.execute.scalar_functions import erf
-from catdiag.prover.refute.exact_execution import Budget, Exhausted, size_value
+from catdiag.prover.assumptions import size_value
+from catdiag.prover.refute.exact_execution import Budget, Exhausted
 
 Floats: TypeAlias = NDArray[np.float64]
 Wire: TypeAlias = tuple[Floats, tuple[str, ...]]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from catdiag.kernel.terms import Term
-from catdiag.prover.assumptions import symbols_of
+from catdiag.prover.assumptions import size_value, symbols_of
 from catdiag.prover.identifiers import name_of
 from catdiag.prover.refute import exact_execution, exact_reals, float_screening
 from catdiag.prover.refute.candidate_inputs import Batch, Drawer, Pool, TrialPoint
@@ -102,7 +102,7 @@ class Comparison:
             # NumPy bounds the number of axes, and one of them is that of the batch.
             cells = 1 if len(d["axes"]) <= _MOST_AXES else MOST_CELLS + 1
             for _, s in d["axes"]:
-                cells *= exact_execution.size_value(s, sizes)
+                cells *= size_value(s, sizes)
             total += cells
         return total
 
