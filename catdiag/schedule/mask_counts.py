@@ -64,7 +64,7 @@ class MaskCounts:
     made."""
 
     def __init__(self, density: MaskDensity, account: Account) -> None:
-        self.mask_density, self.split_loop = density, account.split_loop
+        self.split_loop = account.split_loop
         self.taken = {*account.sizes, *account.inputs}
         tested = {e.axis for k in account.kernels for e in k.loop_bounds.values() if e.tests_blocks}
         given = density if isinstance(density, Mapping) else {} if density is None else dict.fromkeys(tested, density)

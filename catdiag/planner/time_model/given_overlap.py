@@ -45,9 +45,9 @@ class GivenOverlap(IdealBackend):
 
     def run_seconds(
         self, k: KernelInstance, waves: GroupWaves, full_round: Numbers, last_round: Numbers, outer_seconds: Numbers
-    ) -> tuple[Numbers, Numbers]:
+    ) -> Numbers:
         cores = waves.full * full_round + last_round
-        return full_round, np.maximum(cores, outer_seconds) if "HBM" in self.pipelines else cores + outer_seconds
+        return np.maximum(cores, outer_seconds) if "HBM" in self.pipelines else cores + outer_seconds
 
 
 def ideal_backend(overlap: Overlap = "queue", producer_warps: int = 0) -> IdealBackend:

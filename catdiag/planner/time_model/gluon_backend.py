@@ -77,11 +77,11 @@ class GluonBackend(IdealBackend):
 
     def run_seconds(
         self, k: KernelInstance, waves: GroupWaves, full_round: Numbers, last_round: Numbers, outer_seconds: Numbers
-    ) -> tuple[Numbers, Numbers]:
+    ) -> Numbers:
         """Memory is a server that all blocks of the chip queue at, each with two loads on their way."""
         started = waves.full + (waves.rest > 0)
         if k.kernel.loop_bounds:  # groups of other lengths fill up the last wave
             started = np.maximum(k.groups / waves.concurrent_groups, 1)
         cores = started * full_round
         customers = 2 * np.minimum(k.groups, k.chip.sms)
-        return full_round, queued_at_memory_seconds(cores, outer_seconds, customers)
+        return queued_at_memory_seconds(cores, outer_seconds, customers)

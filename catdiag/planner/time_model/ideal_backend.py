@@ -154,6 +154,6 @@ class IdealBackend:
 
     def run_seconds(
         self, k: KernelInstance, waves: GroupWaves, full_round: Numbers, last_round: Numbers, outer_seconds: Numbers
-    ) -> tuple[Numbers, Numbers]:
-        """Seconds of a full wave, and of the run, whose bytes take memory so many seconds: no less than these."""
-        return full_round, np.maximum(waves.full * full_round + last_round, outer_seconds)
+    ) -> Numbers:
+        """Seconds of the run, whose bytes take memory so many seconds: no less than these."""
+        return np.maximum(waves.full * full_round + last_round, outer_seconds)

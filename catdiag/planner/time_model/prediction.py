@@ -50,7 +50,6 @@ def _composed(k: KernelInstance, backend: IdealBackend) -> Timing:
     computing = backend.computing_seconds(k, work, blocks)
     loading = [backend.loading_seconds(k, work, n, c) for n, c in zip(blocks, computing, strict=True)]
     rounds = [backend.round_seconds(work, *of) for of in zip(blocks, computing, loading, strict=True)]
-    wave, seconds = backend.run_seconds(k, waves, rounds[0], rounds[1], traffic.outer_seconds(k))
     return Timing(
         resources=backend.resources(k),
         traffic=traffic,
@@ -63,8 +62,7 @@ def _composed(k: KernelInstance, backend: IdealBackend) -> Timing:
         single_block_seconds=rounds[2],
         computing_seconds=computing[0],
         loading_seconds=loading[0],
-        wave_seconds=wave,
-        seconds=seconds,
+        seconds=backend.run_seconds(k, waves, rounds[0], rounds[1], traffic.outer_seconds(k)),
     )
 
 

@@ -20,10 +20,10 @@ STATIONS = ("tensor", "exp", "alu", "registers")
 @dataclass(frozen=True)
 class Timing:
     """Predictions, an entry for each candidate. `part_seconds` are those of a block by pipeline, `stall_seconds` those
-    that it waits for itself, `single_block_seconds` those that it takes with an SM of its own, `wave_seconds` those of
-    a full wave (or of the only one), in which loads are `loading_seconds` and what is computed from them
-    `computing_seconds`. `imbalance_seconds` are those that a run takes more since groups differ in length, where loops
-    skip blocks; `longest` is the prediction for groups that are all as long as the longest."""
+    that it waits for itself, `single_block_seconds` those that it takes with an SM of its own. In a full wave (or the
+    only one) loads are `loading_seconds` and what is computed from them `computing_seconds`. `imbalance_seconds` are
+    those that a run takes more since groups differ in length, where loops skip blocks; `longest` is the prediction for
+    groups that are all as long as the longest."""
 
     resources: Resources
     traffic: MemoryTraffic
@@ -36,7 +36,6 @@ class Timing:
     single_block_seconds: Numbers
     computing_seconds: Numbers
     loading_seconds: Numbers
-    wave_seconds: Numbers
     seconds: Numbers
     imbalance_seconds: Numbers = 0.0
     longest: Timing | None = None

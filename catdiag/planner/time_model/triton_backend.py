@@ -186,7 +186,7 @@ class TritonBackend(IdealBackend):
 
     def run_seconds(
         self, k: KernelInstance, waves: GroupWaves, full_round: Numbers, last_round: Numbers, outer_seconds: Numbers
-    ) -> tuple[Numbers, Numbers]:
+    ) -> Numbers:
         """Memory is a server that all blocks of the chip queue at, with as many customers as there are buffers being
         loaded: with few bytes on their way it is not busy all the time."""
         buffers, each = max(1, k.stages - 1) if self.block.staged else 1, outer_seconds / k.groups
@@ -196,7 +196,7 @@ class TritonBackend(IdealBackend):
             return np.where(groups > 0, queued, 0.0)
 
         full = wave(full_round, np.minimum(k.groups, waves.concurrent_groups))
-        return full, waves.full * full + wave(last_round, waves.rest)
+        return waves.full * full + wave(last_round, waves.rest)
 
 
 def busy_seconds(k: KernelInstance, work: BlockWork) -> Numbers:
