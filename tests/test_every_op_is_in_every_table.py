@@ -63,6 +63,7 @@ from catdiag.execute.interpreter import run
 from catdiag.frontend import index_expressions
 from catdiag.kernel import semantics
 from catdiag.kernel.terms import ONE, KernelError
+from catdiag.planner import saved_views
 from catdiag.prover import export
 from catdiag.prover.refute import exact_execution, float_screening
 from catdiag.rewrite import (
@@ -176,6 +177,9 @@ OPERATIONS: dict[str, Collection[type[Op]]] = {
     "leaves of index expressions": index_expressions.LEAVES,
     "operations by pipeline": kernel_work.OPERATIONS,
     "views in Triton": array_accesses.VIEWED,
+    "reshaped indices in Triton": array_accesses.RESHAPED_INDICES,
+    "reshapes undone in Triton": array_accesses.UNRESHAPED,
+    "parts of arrays": saved_views.PARTS,
     "data without sizes": diagram_diff.WITHOUT_SIZES,
     "axes that a rule unifies": unify.OWN_AXES,
     "meaning up to how it is written": unify.MEANINGS,
@@ -215,6 +219,11 @@ REFUSED_OPERATIONS: dict[str, dict[type[Op], str]] = {
         (*INDEX_MAPS, *NULLARY, Generic, *NESTING), "it computes nothing, is a statement, or its work is not known"
     ),
     "views in Triton": dict.fromkeys((*ARITHMETIC, *NULLARY, Generic, *NESTING), "it is no view"),
+    **{
+        name: dict.fromkeys((*ARITHMETIC, View, *NULLARY, Generic, *NESTING), "it is no reshape")
+        for name in ("reshaped indices in Triton", "reshapes undone in Triton")
+    },
+    "parts of arrays": dict.fromkeys((*ARITHMETIC, Rename, *NULLARY, Generic, *NESTING), "it computes, or is whole"),
     "data without sizes": dict.fromkeys((*ARITHMETIC, Rename, *NULLARY, Generic, *NESTING), PLAIN),
     "axes that a rule unifies": dict.fromkeys(
         (Map, Einsum, Rename, SizeOf, Const, Generic, *NESTING), "its axes are those of its arrays"

@@ -8,12 +8,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
 
 from catdiag.category.graph import Box, Graph
 from catdiag.category.index_maps import leaves
 from catdiag.category.op_facts import transposes
-from catdiag.category.ops import Generic, Reindex, View
+from catdiag.category.ops import Generic, Op, Reindex, View, op_fact
 from catdiag.schedule.live_ranges import is_view, rematerialized, view_roots
 
 
@@ -47,16 +48,25 @@ def inlined(graph: Graph, saved: Collection[int]) -> list[bool]:
 def _is_part(box: Box) -> bool:
     """Whether a box gives some entries of an array, none of them twice: a slice, or a view that reads each axis at the
     index of one of its own, or at a constant."""
-    op = box.op
-    if isinstance(op, Reindex):
-        return op.kind == "slice"
-    if not isinstance(op, View) or len(op.reads) != 1 or len(box.dom) != 1:
+    row = op_fact(PARTS, box.op)
+    return row is not None and row(box.op, box)
+
+
+def _reads_once(op: View, box: Box) -> bool:
+    if len(op.reads) != 1 or len(box.dom) != 1:
         return False
     indices = [[v for v in leaves(e) if isinstance(v, tuple)] for _, e in op.reads[0].at]
     used = [v[1] for own in indices for v in own]
     others = set(box.dom[0].names) - {name for name, _ in op.reads[0].at}
     made = {a.name for a in op.index_axes}
     return all(len(found) < 2 for found in indices) and len(set(used)) == len(used) and made <= {*used, *others}
+
+
+PARTS: Mapping[type[Op], Callable[[Any, Box], bool]] = {
+    Reindex: lambda op, box: op.kind == "slice",
+    View: _reads_once,
+}
+"""Whether an index map gives some entries of an array, none of them twice, by its class."""
 
 
 def _read_by_functions(graph: Graph) -> set[int]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from catdiag.category.index_maps import Expr, read_off
+from catdiag.category.op_facts import is_reshape, new_names
 from catdiag.category.ops import Box, Op, Reindex, Rename, View, op_row
 from catdiag.category.scalars import Cast
 from catdiag.category.types import ArrayType, Axis, Size
@@ -312,12 +313,12 @@ def _part_places(k: Builder, parts: Sequence[Axis], place: TileNode) -> dict[str
 def reshaped_index(k: Builder, box: Box, index: At) -> dict[str, TileNode]:
     """Where the entries of an array at an index are in a reshape of it: a renaming, or a split or merged axis. Raises
     TypeMismatch for another box."""
-    op = box.op
-    if isinstance(op, Rename):
-        new = dict(op.pairs)
-        return {new.get(name, name): at for name, at in index.items()}
-    if not isinstance(op, Reindex) or op.kind not in ("split", "merge"):
+    if not is_reshape(box):
         raise TypeMismatch(f"{box.name} is no reshape: expected a renaming, or a split or merged axis", box.line)
+    return op_row(RESHAPED_INDICES, box, "reshaped")(k, box.op, index)
+
+
+def _rearranged_index(k: Builder, op: Reindex, index: At) -> dict[str, TileNode]:
     axis = op.axis
     if op.kind == "split":
         rest = {name: at for name, at in index.items() if name != axis.name}
@@ -333,14 +334,23 @@ def reshaped_index(k: Builder, box: Box, index: At) -> dict[str, TileNode]:
 
 
 def unreshaped(array: Pull, boxes: Sequence[Box]) -> Pull:
-    """The array of which another is a reshape, box by box."""
+    """The array of which another is a reshape, box by box. Raises TypeMismatch for another box."""
     for box in reversed(boxes):
-        op, ty = box.op, box.dom[0]
-        if isinstance(op, Reindex):
-            array = Arranged(ty, replace(op, kind="split" if op.kind == "merge" else "merge"), (array,))
-        elif isinstance(op, Rename):
-            array = Renamed(ty, array, {new: old for old, new in op.pairs})
+        array = op_row(UNRESHAPED, box, "undone")(box.op, box.dom[0], array)
     return array
+
+
+RESHAPED_INDICES: Mapping[type[Op], Callable[[Builder, Any, At], dict[str, TileNode]]] = {
+    Rename: lambda k, op, index: {new_names(op).get(name, name): at for name, at in index.items()},
+    Reindex: _rearranged_index,
+}
+"""Where the entries of an array at an index are in a reshape of it, by the class of the reshape."""
+
+UNRESHAPED: Mapping[type[Op], Callable[[Any, ArrayType, Pull], Pull]] = {
+    Rename: lambda op, ty, array: Renamed(ty, array, {new: old for old, new in op.pairs}),
+    Reindex: lambda op, ty, array: Arranged(ty, replace(op, kind="split" if op.kind == "merge" else "merge"), (array,)),
+}
+"""The array of that type of which another is a reshape, by the class of the reshape."""
 
 
 def with_merged_axes(k: Builder, pull: Pull, names: Sequence[str]) -> Pull | None:

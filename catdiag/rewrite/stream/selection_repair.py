@@ -26,8 +26,8 @@ from fractions import Fraction
 from itertools import product
 
 from catdiag.category.diagram import Node
-from catdiag.category.op_facts import monoid_of
-from catdiag.category.ops import REDUCTIONS, Box, Map, Rename
+from catdiag.category.op_facts import monoid_of, reduced_axes
+from catdiag.category.ops import ARITHMETIC, Box, Map, Rename
 from catdiag.category.scalars import Cast, ScalarFunction
 from catdiag.category.types import ArrayType, Axis, Ty
 from catdiag.rewrite.hash_consed_graph import HashConsedGraph
@@ -81,15 +81,12 @@ class Selection(Scaling):
         if not any(f.on for f in falls):
             return SelectedUnit((), wire)
         op = node.box.op
-        if isinstance(op, Map):
-            return self._pointwise(node, falls)
         if isinstance(op, Rename):
             on = tuple(sorted({terms.rename(s, dict(op.pairs)) for f in falls for s in f.on}))
             return SelectedUnit(on, self._with(node, [f.value for f in falls]))
-        if isinstance(op, REDUCTIONS):
-            left = set(node.box.cod[0].names)
-            if all(set(terms.names(s)) <= left for f in falls for s in f.on):
-                return self._pointwise(node, falls)
+        gone = set(reduced_axes(node.box))
+        if isinstance(op, ARITHMETIC) and not any(gone.intersection(terms.names(s)) for f in falls for s in f.on):
+            return self._pointwise(node, falls)
         return None
 
     def _pointwise(self, node: Node, falls: Sequence[SelectedUnit]) -> SelectedUnit | None:
