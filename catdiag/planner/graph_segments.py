@@ -21,7 +21,7 @@ from itertools import pairwise
 
 from catdiag.category.diagram import Diagram, Graph, Node, of_graph, reachable
 from catdiag.category.graph_writer import GraphWriter, part_of
-from catdiag.category.op_facts import elementwise
+from catdiag.category.op_facts import elementwise, reverses
 from catdiag.category.ops import Box, Call, Einsum, Generic, GroupOp, array_name, bodies
 from catdiag.category.substitution import inline
 from catdiag.category.types import STORED
@@ -103,6 +103,7 @@ class StageSequence:
         self.free = inlined(graph, self._saved_views)
         self.statistics = statistics(graph)
         self.maker, self.first = graph.makers(), graph.first_wires()
+        self._reversed = self._read_in_reverse()
         self.root = self._roots()
         self.stage: dict[int, int] = {}
         waiting: dict[int, list[int]] = {}
@@ -199,13 +200,21 @@ class StageSequence:
 
     def _roots(self) -> tuple[int, ...]:
         """For each wire, the array that it is a view of; itself, if it is none."""
-        if not self._saved_views:
+        if not self._saved_views and not self._reversed:
             return view_roots(self.graph)
         root = list(range(len(self.graph.dom)))
         for place, node in enumerate(self.graph.nodes):
-            view = is_view(node.box) and place not in self._saved_views
+            view = (is_view(node.box) or place in self._reversed) and place not in self._saved_views
             root.extend(root[node.inputs[0]] if view else len(root) for _ in node.box.cod)
         return tuple(root)
+
+    def _read_in_reverse(self) -> frozenset[int]:
+        """The places of arrays in reverse order that are no results: what reads one reads the array itself, at other
+        positions, so that it is no stage."""
+        root, first = view_roots(self.graph), self.first
+        ends = {root[w] for w in self.graph.outputs}
+        nodes = enumerate(self.graph.nodes)
+        return frozenset(place for place, node in nodes if reverses(node.box.op) and first[place] not in ends)
 
     def is_function(self, start: int, end: int) -> bool:
         """Whether one of some stages is an uninterpreted box."""
@@ -222,7 +231,8 @@ class StageSequence:
         if place in self._saved_views:
             return False
         made = range(self.first[place], self.first[place] + len(node.box.cod))
-        return is_view(node.box) or (bool(made) and all(self.free[w] for w in made))
+        shown = is_view(node.box) or place in self._reversed
+        return shown or (bool(made) and all(self.free[w] for w in made))
 
     def _multiplies(self, stage: int) -> bool:
         """Whether there is a product in a stage, which may be left to torch if nothing else is."""

@@ -81,3 +81,15 @@ def test_queries_are_rotated_in_the_kernel_of_their_product() -> None:
     plan = rotated.plan("H200", {"q": 8192, "e": 4096, "r": 32, "d": 64}, dtype="bf16")
     assert plan.backend == "triton" and len(plan.kernels) == 1 and not plan.theorem.conditional
     assert plan.stages == 3  # as quick as with four, by 1%, though what the model has first does not fit
+
+
+def test_what_is_rotated_is_saved_as_it_is_read() -> None:
+    @cd.algorithm("q e, e, r 2 d e, q d, q d -> r q 2 d")
+    def normed(X: Any, g: Any, W: Any, cos: Any, sin: Any) -> Any:
+        N = X * g / cd.sqrt(cd.mean(X * X, "e") + 1e-5)
+        A = cd.einsum("q e, r 2 d e -> r q 2 d", N, W)
+        return A * cos + cd.where(cd.index("2") < 1, -1, 1) * cd.reverse(A, "2") * sin
+
+    plan = normed.plan("H200", {"q": 8192, "e": 4096, "r": 32, "d": 64}, dtype="bf16", several=True)
+    assert len(plan.kernels) == 2 and not plan.theorem.conditional  # a norm, then all the rest
+    assert plan.kernels[1].loops == "stream e, group r q d"
