@@ -22,7 +22,8 @@ class ArrayValue:
     """An array of the imported program: its dimensions, and of their factors those that it really has; it is broadcast
     along the others. `contracted` is what the product that made it summed over; `number` what all elements are, and
     `positions` what they are of integers that are known from where they stand; `pending` what it was multiplied by.
-    `along` makes it along other axes, of what is made of positions only: then no array is renamed."""
+    `along` makes it along other axes, of what is made of positions only: then no array is renamed. `whole` are the
+    integers that real numbers are, `quotient` the integers and the positive one that they are the quotient of."""
 
     dims: tuple[Dimension, ...]
     axes: Dimension
@@ -32,6 +33,8 @@ class ArrayValue:
     pending: tuple[PendingNumber, ...] = ()
     positions: Positions | None = None
     along: Callable[[Swap], Make] | None = None
+    whole: ArrayValue | None = None
+    quotient: tuple[ArrayValue, int] | None = None
 
 
 @dataclass(eq=False)

@@ -8,7 +8,7 @@ from typing import Any
 
 from catdiag.frontend import elementwise, nn
 from catdiag.frontend.tracing import running
-from catdiag.importers.imported_values import ArrayValue, SizeNumber
+from catdiag.importers.imported_values import ArrayValue, Operand, SizeNumber
 from catdiag.importers.program_builder import ProgramBuilder
 from catdiag.importers.size_roots import known_ratio, pending_number, recognized_number, summed_length
 from catdiag.importers.torch_calls import AtenCall, Rule, Unsupported, adding
@@ -112,9 +112,15 @@ BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "bitwise_xor": lambda a, b: (a & ~b) | (b & ~a),
     "__xor__": lambda a, b: (a & ~b) | (b & ~a),
     "logaddexp": lambda a, b: elementwise.log(elementwise.exp(a) + elementwise.exp(b)),
+    "remainder": lambda a, b: a - b * elementwise.floor(a / b),
+    "floor_divide": lambda a, b: elementwise.floor(a / b),
+    "fmod": lambda a, b: a - b * truncated(a / b),
+}
+_BY_POSITIVE_INTEGERS: dict[str, Callable[[Any, Any], Any]] = {
     "remainder": lambda a, b: a % b,
     "floor_divide": lambda a, b: a // b,
 }
+"""Functions of integers and a positive one, which index arithmetic has."""
 
 
 def integer(number: int) -> SizeNumber:
@@ -139,6 +145,8 @@ def converted(b: ProgramBuilder, value: Any, element: str) -> Any:
         return b.pointwise([value], lambda a: a != 0, "bool")
     if value.element == "int" and element == "real":
         return b.typed(value, element)
+    if element == "int" and value.whole is not None:
+        return b.view(value.whole, value.dims)
     return b.pointwise([value], truncated, "int") if element == "int" else value
 
 
@@ -146,13 +154,16 @@ def _unary(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     if call.get("decimals"):
         raise Unsupported("round to decimals")
     value = converted(b, call["self"], "bool") if call.name == "logical_not" else call["self"]
+    if call.name == "floor" and value.quotient is not None:
+        whole, divisor = value.quotient
+        return b.typed(b.pointwise([whole], lambda a: a // divisor, "int"), call.element)
     return b.pointwise([value], UNARY[call.name], call.element)
 
 
 def _binary(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
-    if call.get("rounding_mode") is not None:
-        raise Unsupported(f"division with rounding_mode={call['rounding_mode']!r}")
     left, right = call["self"], call["other"]
+    if call.get("rounding_mode") is not None:
+        return _rounded_quotient(b, call, left, right)
     if call.name in ("eq", "ne") and left is right:  # a real number is equal to itself, unlike NaN
         b.notes.append(f"that a number is NaN is read as false ({b.line or 'no line'})")
         return b.view(b.constant(call.name == "eq", (), "bool"), left.dims)
@@ -160,6 +171,8 @@ def _binary(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
         left, right = (converted(b, v, "bool") for v in (left, right))
     name = _OF_TRUTH_VALUES.get(call.name, call.name) if call.element == "bool" else call.name
     function, neutral = BINARY[name], _NEUTRAL.get(name)
+    if call.element == "int" and name in _BY_POSITIVE_INTEGERS and _is_positive(right):
+        function = _BY_POSITIVE_INTEGERS[name]
     if call.element == "bool" and neutral is not None:
         for one, other in ((left, right), (right, left)):
             if isinstance(one, ArrayValue) and isinstance(other, ArrayValue) and one.number is not None:
@@ -171,8 +184,25 @@ def _binary(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
         right, pending = pending_number(b, right)
         made = b.pointwise([left, right], function, call.element)
         made.pending = (pending,) if pending is not None else ()
+        if isinstance(left, ArrayValue) and left.element == "int" and type(right) is int and right > 0:
+            made.quotient = (left, right) if call.name == "div" else None
         return made
     return b.pointwise([left, right], function, call.element)
+
+
+def _is_positive(value: Operand) -> bool:
+    """Whether an operand is known to be a positive number."""
+    known = value.number if isinstance(value, ArrayValue) else value.value if isinstance(value, SizeNumber) else value
+    return known is not None and known > 0
+
+
+def _rounded_quotient(b: ProgramBuilder, call: AtenCall, left: Operand, right: Operand) -> ArrayValue:
+    """A quotient rounded down, or towards zero."""
+    if call["rounding_mode"] == "trunc":
+        return b.pointwise([left, right], lambda a, c: truncated(a / c), call.element)
+    by_integer = call.element == "int" and _is_positive(right)
+    table = _BY_POSITIVE_INTEGERS if by_integer else BINARY
+    return b.pointwise([left, right], table["floor_divide"], call.element)
 
 
 _OF_TRUTH_VALUES = {"mul": "logical_and", "minimum": "logical_and", "maximum": "logical_or"}

@@ -79,7 +79,8 @@ class ValueBuilder:
         if value.element == element:
             return value
         known: dict[str, Any] = {"number": value.number, "positions": value.positions, "along": value.along}
-        return self.emit(value.dims, value.axes, lambda env: env[value], element, **known)
+        whole = value if (value.element, element) == ("int", "real") else None
+        return self.emit(value.dims, value.axes, lambda env: env[value], element, whole=whole, **known)
 
     def constant(self, number: float, lengths: Sequence[int], element: str) -> ArrayValue:
         """An array of equal numbers."""

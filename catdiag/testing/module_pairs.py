@@ -158,6 +158,14 @@ def prove_modules(pair: ModulePair, prove: Proving, assume: Sequence[str] = ()) 
             f"where they do, so that {DIFFERENT}: {error.message}",
             "the results on these numbers",
         ) from error
+    except Undecided as error:
+        if runs is None or not runs.differ_on_the_example():
+            raise
+        raise Undecided(
+            f"{error.message.split('; it stopped at')[0]}, and PyTorch gives other numbers on the example: no small "
+            "counterexample was found",
+            error.goal,
+        ) from error
     if runs is None:
         return theorem, notes
     restricted = restricted or bool(assume) or theorem.conditional

@@ -322,3 +322,13 @@ def test_an_empty_constant_that_is_joined() -> None:
 @pytest.mark.parametrize(("name", "function", "example"), SEVERAL, ids=lambda v: v if isinstance(v, str) else "")
 def test_of_several_arrays(name: str, function: Callable[..., Any], example: tuple[Any, ...]) -> None:
     check(function, *example)
+
+
+@pytest.mark.parametrize("divisor", [3, -3, integers(4, 2, 7) + 1, -1 - integers(4, 2, 7)])
+def test_quotients_of_integers_are_rounded_as_pytorch_does(divisor: Any) -> None:
+    a = integers(19, 2, 7) - 9
+    for mode in ("floor", "trunc"):
+        check(lambda a: torch.div(a, divisor, rounding_mode=mode), a)  # noqa: B023
+    for function in (torch.remainder, torch.fmod, torch.floor_divide):
+        check(lambda a: function(a, divisor), a)  # noqa: B023
+        check(lambda a: function(a / 4, divisor), a)  # noqa: B023

@@ -77,8 +77,6 @@ REFUSED: list[tuple[str, Callable[..., Any], tuple[Any, ...]]] = [
     ("powers of 0", lambda a: 0**a, (REALS.abs(),)),
     ("power 65", lambda a: a**65, (REALS,)),
     ("decimals", lambda a: torch.round(a, decimals=1), (REALS,)),
-    ("divisor", lambda a, c: a // c, (INTEGERS, INTEGERS.abs() + 1)),
-    ("take integers", lambda a: a % 1.5, (REALS,)),
     ("truth values", lambda a, c: a & c, (INTEGERS, INTEGERS)),
     ("truth values", lambda a: (a > 0).diff(), (REALS,)),
     ("bits", lambda a: a.view(torch.int64), (REALS,)),

@@ -1,0 +1,76 @@
+"""Which refactorings of PyTorch functions are proved, and which near misses are told apart.
+
+    python -m benchmarks.refactorings [PAGE]
+
+writes docs/results/refactorings.md. Needs `pip install 'catdiag[torch]'`; it takes two minutes.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import Counter
+from functools import partial
+from pathlib import Path
+
+from benchmarks.refactorings.pairs import ALL, Function, Refactoring
+from catdiag.prover import Interrupted, Refuted, Undecided, prove
+from catdiag.testing.module_pairs import ModulePair, prove_modules
+from catdiag.util.errors import CatdiagError
+
+PAGE = Path("docs/results/refactorings.md")
+ALL_SIZES, EXAMPLE, DIFFERENT, OPEN = "proved", "at the example's sizes", "told apart", "undecided"
+_LIMIT = 60
+"""Seconds for a pair."""
+
+
+def verdict(pair: Refactoring, other: Function) -> str:
+    """What is said of a function and another one: proved for all sizes, at those of the example, told apart by numbers,
+    or undecided."""
+    try:
+        imported = ModulePair.imported(pair.before, other, pair.example)
+        theorem, notes = prove_modules(imported, partial(_prove, limit=_LIMIT))
+    except Refuted:
+        return DIFFERENT
+    except (Undecided, Interrupted, CatdiagError):
+        return OPEN
+    if theorem.conditional:
+        return theorem.verdict
+    return EXAMPLE if any("the sizes of the example only" in note for note in notes) else ALL_SIZES
+
+
+def _prove(first: object, second: object, assume: object, limit: float) -> object:
+    return prove(first, second, assume, limit)  # type: ignore[arg-type]
+
+
+def page() -> str:
+    """The page, of verdicts and seconds on this machine."""
+    rows, counts = [], (Counter[str](), Counter[str]())
+    for name, pair in ALL.items():
+        began = time.process_time()
+        found = [verdict(pair, other) for other in (pair.after, pair.near_miss)]
+        spent = time.process_time() - began
+        for count, one in zip(counts, found, strict=True):
+            count[one] += 1
+        rows.append(f"| {name} | {found[0]} | {found[1]} | {spent:.1f} |")
+        print(rows[-1], file=sys.stderr, flush=True)
+    said = [", ".join(f"{n} {one}" for one, n in count.most_common()) for count in counts]
+    return "\n".join([
+        "# Refactorings of PyTorch functions",
+        "",
+        "Made by `python -m benchmarks.refactorings`; the pairs are in `benchmarks/refactorings/pairs.py`. Each is a",
+        "function, one that is equal and one that a reader could take for equal, compared as in",
+        "[Import from PyTorch](../how-to/import_from_pytorch.md). *Proved* is for all sizes and all real numbers,",
+        "*told apart* by numbers on which both differ. Seconds are of this process, for both.",
+        "",
+        f"{len(ALL)} equal pairs: {said[0]}. {len(ALL)} near misses: {said[1]}.",
+        "",
+        "| refactoring | the equal one | the near miss | seconds |",
+        "|---|---|---|---|",
+        *rows,
+        "",
+    ])  # fmt: skip
+
+
+if __name__ == "__main__":
+    (Path(sys.argv[1]) if len(sys.argv) > 1 else PAGE).write_text(page())
