@@ -22,7 +22,7 @@ from catdiag.planner.plan import (
     plural,
     spelled_out,
 )
-from catdiag.planner.resources.block_resources import ceil_div
+from catdiag.planner.resources.block_resources import ceil_div, most_registers
 from catdiag.planner.tile_search import Choice, TileSearch, choice_at
 from catdiag.planner.time_model.matrix_units import peak_flops_per_s
 from catdiag.planner.time_model.prediction import flops
@@ -30,6 +30,7 @@ from catdiag.planner.time_model.timing import STATIONS
 from catdiag.schedule.placement import LEVEL, MATRIX, REGISTERS
 
 if TYPE_CHECKING:
+    from catdiag.chip.hardware import Hardware
     from catdiag.codegen.triton.triton_module import Module
 
 _BEST = 24  # candidates of each number of buffers and threads that are looked at for the next best
@@ -52,6 +53,7 @@ class Taken:
     warp_specialized: bool = False
     plain_form_reason: str = ""
     module: Module | None = None
+    spills: bool = False
 
 
 def _ideal(search: TileSearch, chosen: Choice) -> Taken:
@@ -65,6 +67,16 @@ def _ideal(search: TileSearch, chosen: Choice) -> Taken:
         proof=_proof(search, chosen, {**search.sizes, **chosen.tiles}),
         producers=search.request.producers,
     )
+
+
+def _registers_at_most(chip: Hardware, chosen: Choice, group: Taken) -> int:
+    """The most registers of a thread with which as many groups share a core; all that there are where they are
+    allocated."""
+    if group.warp_specialized:
+        return group.registers_per_thread
+    blocks = group.blocks_per_sm
+    at_most = most_registers(chip, blocks * chip.warp * chosen.warps, blocks * group.producers)
+    return max(group.registers_per_thread, at_most)
 
 
 def planned(
@@ -90,6 +102,8 @@ def planned(
         stages=chosen.stages,
         threads=chip.warp * chosen.warps,
         registers_per_thread=group.registers_per_thread,
+        registers_at_most=_registers_at_most(chip, chosen, group),
+        spills=group.spills,
         shared_memory_bytes=group.shared_memory_bytes,
         register_bytes=int(chosen.prediction.resources.register_bytes),
         matrix_bytes=int(chosen.prediction.resources.tmem_bytes),

@@ -22,6 +22,7 @@ from catdiag.planner.emitted_module import ALIGNMENT_BYTES, EmittedModule, write
 from catdiag.planner.explanation import Taken, planned
 from catdiag.planner.fits_proof import Proof, prove_levels
 from catdiag.planner.plan import CALLED, TRITON, WHOLE, KernelPlan, LevelUse
+from catdiag.planner.resources.block_resources import Resources
 from catdiag.planner.tile_search import Choice, TileSearch
 from catdiag.schedule.placement import MATRIX, REGISTERS
 from catdiag.util.errors import CatdiagError, DoesNotFit
@@ -184,6 +185,7 @@ class Fitting:
             warp_specialized=p.specialized,
             plain_form_reason=self._plain_form_reason(p),
             module=emitted.module,
+            spills=bool(self._block_resources(p).spills),
             on_chip=self._on_chip(p, emitted),
             limits=self._limits(p, emitted),
             proof=self._proof(p, emitted),
@@ -200,15 +202,18 @@ class Fitting:
         """Blocks that share a core, by what was written."""
         if p.specialized:
             return 1
-        taken = self.candidates.block(p.stages, p.specialized).resources(self._values(p.tiles), p.warps)
+        taken = self._block_resources(p)
         taken = replace(taken, smem_bytes=emitted.largest.shared.bytes, registers_per_thread=p.registers)
         return int(taken.blocks_per_sm(self.search.chip))
 
     def _registers(self, p: Proposal) -> int:
         """Registers of a thread: those that it is given where it is warp-specialized, else an estimate of what it
         needs."""
-        block = self.candidates.block(p.stages, p.specialized)
-        return block.resources(self._values(p.tiles), p.warps).most_registers if p.specialized else p.registers
+        return self._block_resources(p).most_registers if p.specialized else p.registers
+
+    def _block_resources(self, p: Proposal) -> Resources:
+        """What the model says that a block takes."""
+        return self.candidates.block(p.stages, p.specialized).resources(self._values(p.tiles), p.warps)
 
     def _values(self, tiles: Mapping[str, int]) -> dict[Any, Any]:
         return self.search.full({**self.candidates.sizes, **tiles})

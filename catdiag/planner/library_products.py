@@ -100,9 +100,10 @@ def called_plan(
     used = cost.flops / cost.seconds / peak_flops if cost.flops else moved / cost.seconds / chip.hbm_bytes_per_s
     return KernelPlan(
         hardware=chip.name, dtype=spelled_out(target.dtype), sizes=target.sizes_of(piece), tiles={}, stages=1,
-        threads=chip.warp * 4, registers_per_thread=0, shared_memory_bytes=0, register_bytes=0, matrix_bytes=0,
-        blocks_per_sm=1, groups=1, waves=1, load_bytes=cost.load_bytes, save_bytes=cost.save_bytes, hbm_bytes=moved,
-        flops=cost.flops, intensity=cost.flops / moved if moved else 0.0, time_s=cost.seconds,
+        threads=chip.warp * 4, registers_per_thread=0, registers_at_most=0, shared_memory_bytes=0, register_bytes=0,
+        matrix_bytes=0, blocks_per_sm=1, groups=1, waves=1,
+        load_bytes=cost.load_bytes, save_bytes=cost.save_bytes, hbm_bytes=moved, flops=cost.flops,
+        intensity=cost.flops / moved if moved else 0.0, time_s=cost.seconds,
         bound=WORDS["HBM" if cost.seconds <= moved / rate + CALL_S else "tensor"],
         utilization=used, parts_s={}, busy={}, levels=(),
         edges=(EdgeUse("HBM", "L2", moved, rate, moved / rate),), limits={}, divisors={}, next_best=(),

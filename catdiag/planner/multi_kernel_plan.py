@@ -448,7 +448,7 @@ class Plan(AsHTML):
         }
 
 
-_OF_A_KERNEL = frozenset({*(f.name for f in fields(KernelPlan)), "warps", "kernel", "table"})
+_OF_A_KERNEL = frozenset({*(f.name for f in fields(KernelPlan)), "warps", "kernel", "registers", "table"})
 """What the plan of one kernel has of its kernel."""
 
 

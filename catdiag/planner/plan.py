@@ -103,8 +103,10 @@ class KernelPlan(AsHTML):
 
     A group runs as a thread block: `shared_memory_bytes`, `register_bytes` (of arrays) and `matrix_bytes` (of tensor
     memory) are of one, `blocks_per_sm` share a core. `registers_per_thread` are allocated where warps are specialized,
-    and estimated elsewhere: the compiler decides. `load_bytes` and `save_bytes` cross the edge to SMEM in the whole run
-    and `hbm_bytes` that to HBM, `intensity` is FLOPs a byte at the edge to SMEM; `bound` names what takes the time.
+    and estimated elsewhere: the compiler decides; with `registers_at_most`, as many blocks still share a core. A kernel
+    that `spills` is expected to keep some values in local memory. `load_bytes` and `save_bytes` cross the edge to SMEM
+    in the whole run and `hbm_bytes` that to HBM, `intensity` is FLOPs a byte at the edge to SMEM; `bound` names what
+    takes the time.
     `utilization` is of the chip's peak FLOP/s, or of its HBM bandwidth where nothing runs on matrix units. `parts_s`
     are a group's seconds by pipeline, `busy` the part of the run for which each is busy. `levels` and `edges` are the
     tables; `limits` says for each tile and block what stops a larger one, `divisors` which pieces it should come in, by
@@ -127,6 +129,7 @@ class KernelPlan(AsHTML):
     stages: int
     threads: int
     registers_per_thread: int
+    registers_at_most: int
     shared_memory_bytes: int
     register_bytes: int
     matrix_bytes: int
@@ -166,6 +169,7 @@ class KernelPlan(AsHTML):
     reason: str = ""
     warp_specialized: bool = False
     plain_form_reason: str = ""
+    spills: bool = False
     stream_blocks: Mapping[str, int] = field(default_factory=dict)
     module: Module | None = field(default=None, repr=False, compare=False)
     types: str | Mapping[str, str] = field(default="", repr=False, compare=False)
@@ -223,6 +227,13 @@ class KernelPlan(AsHTML):
             "minimum_traffic": least,
             "proof": self.proof.as_dict(),
         }
+
+    @property
+    def registers(self) -> str:
+        """Its registers a thread, in words: as many as are allocated, or how many it may have, and an estimate."""
+        if self.registers_at_most <= self.registers_per_thread:
+            return f"{self.registers_per_thread}{' (and some values spilled)' * self.spills}"
+        return f"at most {self.registers_at_most} ({self.registers_per_thread} estimated)"
 
     @property
     def kernel(self) -> str:
@@ -289,7 +300,7 @@ class KernelPlan(AsHTML):
             + f"){asked}",
             f"kernel     {self.kernel}",
             f"on chip    a group takes {self.shared_memory_bytes:,} bytes of {shared}"
-            + (f" and {self.registers_per_thread} registers a thread" if self.threads > 1 else "")
+            + (f" and {self.registers} registers a thread" if self.threads > 1 else "")
             + (f", of which arrays fill {self.register_bytes:,} bytes in all" if self.register_bytes else "")
             + (f", and {self.matrix_bytes:,} bytes of TMEM" if self.matrix_bytes else ""),
             f"grid       {plural(self.groups, 'group')}, each a thread block, up to {self.blocks_per_sm} at once on "

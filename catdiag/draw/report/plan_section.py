@@ -46,7 +46,7 @@ def summary(plan: KernelPlan) -> Html:
         ("kernel", plan.kernel),
         ("buffers of each stream block", str(plan.stages)),
         ("shared memory of a group", f"{plan.shared_memory_bytes:,} bytes"),
-        ("registers of a thread", str(plan.registers_per_thread)),
+        ("registers of a thread", plan.registers),
         ("threads of a group", threads),
         ("grid", groups),
         ("predicted time", tag("strong", _micro(plan.time_s))),

@@ -32,8 +32,8 @@ class Resources:
 
     `registers_per_thread` are those of the `warps` that compute, of 4 bytes each; a backend's compiler is expected to
     give a thread `most_registers`. `producer_warps` beside them only load. Arrays fill `register_bytes` of the
-    registers, and `tmem_bytes` of tensor memory. Where there is shared memory, `alignment_bytes` of it may be lost
-    between its buffers.
+    registers, and `tmem_bytes` of tensor memory. Where it `spills`, some values that fit nowhere else are expected in
+    local memory. Where there is shared memory, `alignment_bytes` of it may be lost between its buffers.
     """
 
     smem_bytes: Numbers
@@ -44,6 +44,7 @@ class Resources:
     tmem_bytes: Numbers = 0
     register_bytes: Numbers = 0
     alignment_bytes: int = 0
+    spills: Numbers = False
 
     @property
     def aligned_smem_bytes(self) -> Numbers:

@@ -35,23 +35,25 @@ class DotProducts:
 
     Of inputs, by name: `direct` are read as they are, `indirect` made into something else; `rows` are the rows and
     columns of a product that has one as its first factor. `register_factors` are first factors that an iteration makes:
-    elements, the rows of their product, bytes of an element; `partial_loads` are parts of arrays, each loaded by itself
-    into buffers of its own: elements, bytes of an element. Of each product `sides`, and `batches`: the axes that both
-    factors and the result have; `wide` are the sides of those made of elements of 4 bytes. Of products in `passing` the
-    first factor comes from registers. Inputs that are `reduced` as they are, if products read them too, are loaded once
-    more for that.
+    elements, the rows of their product, bytes of an element, and how many are so; `partial_loads` are parts of arrays,
+    each loaded by itself into buffers of its own: elements, bytes of an element. Of each product `sides`, with how many
+    have them, and `batches`: the axes that both factors and the result have; `wide` are the sides of those made of
+    elements of 4 bytes, with how many first factors they have. Of products in `passing` the first factor comes from
+    registers. Inputs that are `reduced` as they are, if products read them too, are loaded once more for that;
+    `computed` are all that boxes other than products read as they are.
     """
 
     direct: dict[str, None] = field(default_factory=dict)
     indirect: dict[str, None] = field(default_factory=dict)
-    register_factors: dict[tuple[IntPolynomial, IntPolynomial, int], None] = field(default_factory=dict)
+    register_factors: dict[tuple[IntPolynomial, IntPolynomial, int], int] = field(default_factory=dict)
     rows: dict[str, tuple[IntPolynomial, IntPolynomial]] = field(default_factory=dict)
-    sides: dict[Sides, None] = field(default_factory=dict)
+    sides: dict[Sides, int] = field(default_factory=dict)
     batches: dict[IntPolynomial, None] = field(default_factory=dict)
     passing: dict[Sides, None] = field(default_factory=dict)
     partial_loads: dict[tuple[IntPolynomial, int], None] = field(default_factory=dict)
     reduced: dict[str, None] = field(default_factory=dict)
-    wide: dict[Sides, None] = field(default_factory=dict)
+    computed: dict[str, None] = field(default_factory=dict)
+    wide: dict[Sides, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,7 @@ def dot_products(diagram: Diagram, tiles: frozenset[str], dtype: str | Mapping[s
 class _Walk:
     """Reads the statements of a program, with the sources of their values; `made` are the loops that make them.
     `otherwise` is the type of products whose factors are both computed, `saved` the types of results, `rest` that of
-    what else is saved."""
+    what else is saved; `first_factors` are those of wide products."""
 
     tiles: frozenset[str]
     sources: dict[NestValue, OperandSource]
@@ -94,6 +96,7 @@ class _Walk:
     rest: str
     made: dict[NestValue, For] = field(default_factory=dict)
     found: DotProducts = field(default_factory=DotProducts)
+    first_factors: set[tuple[Sides, NestValue]] = field(default_factory=set)
 
     def read(self, body: Sequence[Statement], loop: For | None = None) -> None:
         """Notes the products of an iteration of a loop, or of what is in none; then those of its loops, the last
@@ -149,26 +152,30 @@ class _Walk:
             kind = given[0].dtype if part else cast_of_factor(op.fn) if isinstance(op, Map) else ""
             made = OperandSource(False, names, part=part, dtype=kind)
             if len(let.args) == 2 and multiplies(let.box):
-                self._product(let.box, given)
-            elif isinstance(op, Reduce) and given[0].is_input:
-                self.found.reduced.update(dict.fromkeys(given[0].names))
+                self._product(let.box, given, let.args)
+            else:
+                read = [name for source in given if source.is_input for name in source.names]
+                self.found.computed.update(dict.fromkeys(read))
+                if isinstance(op, Reduce):
+                    self.found.reduced.update(dict.fromkeys(read))
         for target in let.targets:
             self._keep(target, made, loop)
 
-    def _product(self, box: Box, given: list[OperandSource]) -> None:
+    def _product(self, box: Box, given: list[OperandSource], args: Sequence[NestValue]) -> None:
         """Notes a contraction of two arrays with these sources, if it is a product."""
         left, right = box.dom.arrays
         sides = _sides(left, right, set(box.cod[0].names))
         if ONE in sides:
             return
-        self.found.sides[sides] = None
+        self.found.sides[sides] = self.found.sides.get(sides, 0) + 1
         read = given[0].dtype, given[1].dtype
         size = width(emitted_type(operand_type(*read, self.otherwise), read))
-        if size == WIDE:
-            self.found.wide[sides] = None
         second = 0 if not sides[0].symbols() & self.tiles and sides[1].symbols() & self.tiles else 1
         if not given[1 - second].is_input and not given[1 - second].before:
             self.found.passing[sides] = None
+        if size == WIDE and (sides, args[1 - second]) not in self.first_factors:
+            self.first_factors.add((sides, args[1 - second]))
+            self.found.wide[sides] = self.found.wide.get(sides, 0) + 1
         for k, factor in enumerate(given):
             (self.found.direct if factor.is_input else self.found.indirect).update(dict.fromkeys(factor.names))
             elements = IntPolynomial.elements(box.dom.arrays[k].axes)
@@ -177,7 +184,8 @@ class _Walk:
             elif k == second or factor.before:
                 continue
             elif not factor.is_input:
-                self.found.register_factors[elements, sides[k], size] = None
+                one = elements, sides[k], size
+                self.found.register_factors[one] = self.found.register_factors.get(one, 0) + 1
             else:
                 self.found.rows.update((name, (sides[k], sides[1 - k])) for name in factor.names)
         both = [a for a in left.axes if a.name in right.names and a.name in box.cod[0].names]

@@ -10,11 +10,12 @@ Registers that a thread takes, by what it needs them for: the arrays, as `catdia
 live; sums along rows, which all threads of a row hold; a copy, as narrow as products want it, of what one product has
 made and another takes; what instructions of single warps read of the factors of products; results that are read from
 tensor memory; where products are in three passes of tf32, two parts of each first factor, and of each second one that
-single warps read; where the chip does not copy
-boxes of arrays by a descriptor, the addresses of copies to shared memory, two registers for each 16 bytes that a thread
-copies in an iteration; three for each entry of a product's factor that is loaded from computed positions, and
-its address; and `OTHER_REGISTERS`. The compiler saves some of them where it has to, so that this is no promise:
-docs/explanation/time_model.md says how it does.
+single warps read; where the chip does not copy boxes of arrays by a descriptor, the addresses of copies to shared
+memory, two registers for each 16 bytes that a thread copies in an iteration; blocks that are loaded again to be
+computed with; three for each entry of a product's factor that is loaded from computed positions, and its address; and
+`OTHER_REGISTERS`. On AMD's chips, what `catdiag.planner.resources.mfma_registers` counts of products, and blocks that
+are loaded ahead. The compiler saves some of them where it has to, and takes more where there are some: this is no
+promise: docs/explanation/time_model.md says how it does.
 
 >>> import catdiag as cd
 >>> from catdiag.planner.fit import searching
@@ -44,6 +45,7 @@ from catdiag.planner.resources.block_resources import Numbers, Resources, Values
 from catdiag.planner.resources.dot_products import WIDE, DotProducts, Sides
 from catdiag.planner.resources.elementwise_pressure import register_pressure
 from catdiag.planner.resources.emitted_smem import EmittedBlocks
+from catdiag.planner.resources.mfma_registers import WARP, MfmaRegisters
 from catdiag.schedule.element_widths import width
 from catdiag.schedule.live_ranges import is_view, view_roots
 from catdiag.schedule.lowered_kernel import LoweredKernel
@@ -53,8 +55,16 @@ MIN_DOT = 16
 """The least length of a product's side."""
 OTHER_REGISTERS = 28
 """Registers of a thread beside arrays and addresses, found by compiling kernels."""
-FUSED_REGISTERS = 15
+FUSED_REGISTERS = 16
 """The same where no matrices are multiplied, whose arrays `catdiag.planner.resources.elementwise_pressure` counts."""
+LOOP_REGISTERS, STREAM_REGISTERS = 12, 4
+"""The same of a loop, and for each array after the first that it loads: an address and a mask."""
+PLAIN_REGISTERS = 15
+"""The same where no special functions are taken for each entry. What is known of a row is not counted there: ptxas
+brings such sums down to 32 registers, with which an SM has all its threads."""
+_COMPUTED_AHEAD = 1.85
+"""How often LLVM holds arrays where an iteration makes a factor of a product, on chips with warps of 64 threads: it
+begins with one array before it is done with another. Chosen on the library's kernels for an MI300X in fp16."""
 SPILLING = 250
 """Registers above which a kernel may spill, by this estimate: of 32 kernels with products that spill, which were
 compiled for three chips, 26 are said to take 264 or more."""
@@ -69,6 +79,8 @@ _SHARED_ROWS = 1.45
 """How many more registers a thread takes where several warps work on the same 16 rows, at most, in kernels seen."""
 _WARP_ROWS, _WARP_COLUMNS = 16, 8
 """Rows and columns of a product that an instruction of a single warp gives."""
+_WIDE_PARTS = 3
+"""How often a thread has an entry that a product reads in three passes of tf32: as it was loaded, and its two parts."""
 _FRAGMENT_BYTES = 32
 """Bytes that such an instruction reads of each row and column: 16 entries of 16 bits, 8 of tf32."""
 
@@ -83,8 +95,9 @@ class TritonBlock:
     blocks before it loads them. `boxes`: the chip copies boxes of arrays
     itself, so that threads need no addresses for it. `hoisted` is what is copied once, before the loop that multiplies
     it (rows, columns). `streamed_loads`: what an iteration loads to make something else of it, in the type that it is
-    computed in. `late_loads`: whether an iteration loads what no product of it reads, which is not begun ahead;
-    `reloaded`: bytes of these that a product reads too, as boxes of its own.
+    computed in. `late_arrays`: how many an iteration loads that no product of it reads, which is not begun ahead;
+    `reloaded`: bytes of these that a product reads too, as boxes of its own. `loaded_again`: of each array that a
+    product reads as it is, what an iteration loads once more to compute with it.
     """
 
     kernel: LoweredKernel
@@ -94,9 +107,10 @@ class TritonBlock:
     staged: bool
     register_arrays: tuple[IntPolynomial, ...]
     copied: IntPolynomial
+    loaded_again: tuple[IntPolynomial, ...]
     hoisted: tuple[tuple[IntPolynomial, IntPolynomial], ...]
     streamed_loads: tuple[IntPolynomial, ...]
-    late_loads: bool
+    late_arrays: int
     reloaded: IntPolynomial
 
     @staticmethod
@@ -111,6 +125,7 @@ class TritonBlock:
         hoisted: dict[str, tuple[IntPolynomial, IntPolynomial]] = {}
         multiplied = found.direct | found.indirect
         late: dict[tuple[str, IntPolynomial], bool] = {}
+        again: dict[str, IntPolynomial] = {}
         once = _read_once(kernel, emitted.sizes)
         for point in kernel.points[LEVEL]:
             far, inside = ZERO, ZERO
@@ -122,6 +137,8 @@ class TritonBlock:
                     far, inside = far + wide, inside + (wide if role == "streamed" else ZERO)
                 if role == "streamed" and (name in found.reduced or name not in multiplied):
                     late[name, one] = name in multiplied
+                if role == "streamed" and name in found.direct and name in found.computed and name not in found.reduced:
+                    again[name] = one
                 if role == "streamed" and name in multiplied:
                     copies[name, one] = None
                 elif direct and boxes and kernel.loops and name in found.rows:
@@ -137,9 +154,10 @@ class TritonBlock:
                 _register_arrays(kernel, found, tuple(loaded)) if found.sides else register_pressure(kernel)
             ),
             copied=sum((amount for _, amount in copies), ZERO),
+            loaded_again=tuple(again.values()),
             hoisted=tuple(hoisted.values()),
             streamed_loads=tuple(streamed),
-            late_loads=bool(late),
+            late_arrays=len({name for name, _ in late}),
             reloaded=sum((amount for (_, amount), again in late.items() if again), ZERO),
         )
 
@@ -167,27 +185,37 @@ class TritonBlock:
 
     def most_registers(self, warps: int) -> int:
         """Registers of a thread above which the compiler is expected to spill."""
-        return min(SPILLING, most_registers(self.chip, self.chip.warp * warps))
+        most = most_registers(self.chip, self.chip.warp * warps)
+        return most if self.chip.warp == WARP else min(SPILLING, most)
 
     # -- registers -----------------------------------------------------------------------------------------------
 
     def registers(self, values: Values, warps: int) -> Numbers:
         """Registers of a thread, of 4 bytes each."""
         passed, beside = self._passed_registers(values, warps), self._other_registers(values, warps)
-        arrays = self.values_per_thread(values, warps) + self._result_registers(values, warps)
+        if self.products.sides and self.chip.warp == WARP:
+            ahead = self._computed_ahead * self.values_per_thread(values, warps)
+            return np.ceil(ahead + passed + self._mfma_registers(values, warps)) + beside
+        arrays = self._array_registers(values, warps) + self._result_registers(values, warps)
         needed = np.ceil(arrays + passed) + beside
         own = needed + np.ceil(self._factor_registers(values, warps))
-        return np.where(self.warps_own_rows(values, warps), own, np.ceil(_SHARED_ROWS * needed))
+        in_parts = np.ceil(arrays + self._shared_part_registers(values, warps)) + beside
+        return np.where(self.warps_own_rows(values, warps), own, np.maximum(np.ceil(_SHARED_ROWS * needed), in_parts))
 
     def array_bytes(self, values: Values, warps: int, registers: int) -> int:
         """The bytes of arrays that a block has room for where each thread takes so many registers."""
         passed, beside = float(self._passed_registers(values, warps)), float(self._other_registers(values, warps))
+        threads = self.chip.warp * warps
+        if self.products.sides and self.chip.warp == WARP:
+            left = registers - beside - passed - float(self._mfma_registers(values, warps))
+            return max(0, math.floor(4 * threads * left / self._computed_ahead))
         if bool(self.warps_own_rows(values, warps)):
-            needed = registers - math.ceil(float(self._factor_registers(values, warps)))
+            needed: float = registers - math.ceil(float(self._factor_registers(values, warps)))
         else:
-            needed = math.floor(registers / _SHARED_ROWS)
+            in_parts = registers + passed - math.ceil(float(self._shared_part_registers(values, warps)))
+            needed = min(in_parts, math.floor(registers / _SHARED_ROWS))
         results = float(self._result_registers(values, warps))
-        return max(0, math.floor(4 * self.chip.warp * warps * (needed - beside - passed - results)))
+        return max(0, math.floor(4 * threads * (needed - beside - passed - results)))
 
     def values_per_thread(self, values: Values, warps: int) -> Numbers:
         """Values of 4 bytes that a thread holds at most, of arrays."""
@@ -195,6 +223,32 @@ class TritonBlock:
         for amount in self.register_arrays:
             most = np.maximum(most, amount.value(values))
         return most / (4 * self.chip.warp * warps)
+
+    def _array_registers(self, values: Values, warps: int) -> Numbers:
+        """Registers of arrays. Where nothing is multiplied, a thread has at least one entry of each: all threads that
+        share a row hold what is known of it."""
+        if self.products.sides or self._plain:
+            return self.values_per_thread(values, warps)
+        most: Numbers = 0
+        for amount in self.register_arrays:
+            arrays: Numbers = 0
+            for symbols, count in amount.terms.items():
+                entries = IntPolynomial({symbols: 1}).value(values) / (self.chip.warp * warps)
+                arrays = arrays + count * np.maximum(1, entries) / 4
+            most = np.maximum(most, arrays)
+        return np.ceil(most)
+
+    @property
+    def _computed_ahead(self) -> float:
+        """How often arrays are held on AMD's chips: once where no iteration makes a factor of a product."""
+        return _COMPUTED_AHEAD if self.products.register_factors else 1.0
+
+    def _mfma_registers(self, values: Values, warps: int) -> Numbers:
+        """For products on AMD's chips: factors as they are multiplied, results that several warps hold beyond what is
+        counted as arrays, and blocks that are loaded ahead, which pass through registers."""
+        taken = MfmaRegisters.of(self.products, values, warps)
+        ahead = self.copied.value(values) / (4 * self.chip.warp * warps)
+        return taken.factors + np.maximum(0, taken.results - taken.held_once) + ahead
 
     def warps_own_rows(self, values: Values, warps: int) -> Numbers:
         """Whether warps have rows of their own, 16 at least, where one product takes what another has made."""
@@ -204,12 +258,13 @@ class TritonBlock:
         return found
 
     def _passed_registers(self, values: Values, warps: int) -> Numbers:
-        """For what is passed from one product to another, in parts of a register. Where there are more warps than 16
-        rows each make, several hold the same rows, in two layouts."""
+        """For what is passed from one product to another, in parts of a register; factors that are alike and are read
+        in two parts are divided beside each other. Where there are more warps than 16 rows each make, several hold the
+        same rows, in two layouts."""
         most: Numbers = 0
-        for amount, rows, size in self.products.register_factors:
+        for (amount, rows, size), count in self.products.register_factors.items():
             shared = _WARP_ROWS * warps / rows.value(values)
-            times = np.where(shared > 1, 2 * shared, 1)
+            times = (count if size >= WIDE else 1) * np.where(shared > 1, 2 * shared, 1)
             most = np.maximum(most, amount.value(values) * size * times / (4 * self.chip.warp * warps))
         return most + self._part_registers(values, warps)
 
@@ -220,8 +275,9 @@ class TritonBlock:
         if not self.products.wide:
             return 0
         if self.products.register_factors:
-            entries: Numbers = sum(rows.value(values) * depth.value(values) for rows, _, depth in self.products.wide)
-            made = sum(amount.value(values) for amount, _, size in self.products.register_factors if size >= WIDE)
+            entries: Numbers = sum(n * s[0].value(values) * s[2].value(values) for s, n in self.products.wide.items())
+            factors = self.products.register_factors.items()
+            made = sum(n * amount.value(values) for (amount, _, size), n in factors if size >= WIDE)
             return np.maximum(0, 2 * entries - made) / (self.chip.warp * warps)
         total: Numbers = 0
         for sides in self.products.wide:
@@ -245,23 +301,27 @@ class TritonBlock:
 
         They are read whole, in the place of the loop's arrays: one at a time, in whose place there comes what is passed
         on; where an iteration waits for several reductions, one more, which is rescaled. At the end of a loop they take
-        the place of addresses too. Results of few rows, by instructions of single warps, are in registers as on other
-        chips.
+        the place of addresses too; where an iteration computes the first factor, it waits for its product, whose result
+        it reads. Results of few rows, by instructions of single warps, are in registers as on other chips.
         """
         if not self.chip.tmem_per_sm:
             return 0
         second: Numbers = 0
         most: Numbers = 0
         single: Numbers = 0
-        for rows, columns, _ in self.products.sides:
+        waited: Numbers = 0
+        for rows, columns, depth in self.products.sides:
             length = rows.value(values)
             entries = length * columns.value(values) / (self.chip.warp * warps)
             in_tmem = np.where(length < self.chip.matrix_rows, 0, entries)
             second, most = np.maximum(second, np.minimum(most, in_tmem)), np.maximum(most, in_tmem)
             single = single + entries - in_tmem
+            if (rows, columns, depth) in self.products.passing:
+                waited = np.maximum(waited, in_tmem)
         arrays = self.values_per_thread(values, warps)
         if not self.products.register_factors:
-            return single + np.maximum(0, most - arrays - self._other_registers(values, warps) + OTHER_REGISTERS)
+            last = most - arrays - self._other_registers(values, warps) + OTHER_REGISTERS
+            return single + np.maximum(waited, last)
         rescaled = max(self.kernel.chains.values(), default=0) > 1
         read = most + second if rescaled else np.maximum(0, most - self._passed_registers(values, warps))
         return np.maximum(0, read - arrays)
@@ -269,33 +329,78 @@ class TritonBlock:
     def _factor_registers(self, values: Values, warps: int) -> Numbers:
         """For factors on their way between registers and shared memory.
 
-        Instructions of single warps multiply parts of both, 32 bytes of each row and column of a warp's part of the
-        result: in each product once more, for the next instructions (`Prefetch` of Triton's), unless the rows of one
-        product are passed on to another. Second factors that an iteration makes are narrowed before they are stored.
+        Instructions of single warps multiply parts of both: in each product once more, for the next instructions
+        (`Prefetch` of Triton's), unless the rows of one product are passed on to another: then only products that are
+        alike are made beside each other. Second factors that an
+        iteration makes are narrowed before they are stored.
         """
         most: Numbers = 0
         total: Numbers = 0
-        for sides in self.products.sides:
+        for sides, count in self.products.sides.items():
             if sides in self.products.wide and not self.products.register_factors:
                 continue  # whose entries are all counted as parts
-            lines = self._warp_lines(sides, values, warps)
-            registers = np.where(
-                self._by_single_warps(sides, values), lines * _FRAGMENT_BYTES / (4 * self.chip.warp), 0
-            )
-            most, total = np.maximum(most, registers), total + 2 * registers
+            registers = self._fragment_registers(sides, values, warps)
+            registers = registers * (_WIDE_PARTS if sides in self.products.wide else 1)
+            most, total = np.maximum(most, count * registers), total + 2 * registers
         if self.products.register_factors:
             return most
         seconds = [factor for factor in self.kernel.factors if factor.second]
         stored: Numbers = sum(factor.size.value(values) * width(factor.dtype) for factor in seconds)
         return total + stored / (4 * self.chip.warp * warps)
 
+    def _shared_part_registers(self, values: Values, warps: int) -> Numbers:
+        """For products in three passes of tf32 whose rows several warps share: two parts of each first factor, of which
+        each warp has all rows that it multiplies, what instructions read, and results that are elsewhere in tensor
+        memory."""
+        total: Numbers = 0
+        most: Numbers = 0
+        for sides, count in self.products.wide.items() if self.products.register_factors else ():
+            rows, columns, depth = (side.value(values) for side in sides)
+            entries = rows * depth / (self.chip.warp * _warps_down(rows, columns, warps))
+            total = total + 2 * count * entries
+            most = np.maximum(most, self._fragment_registers(sides, values, warps))
+            if self.chip.tmem_per_sm:
+                total = total + self.products.sides[sides] * rows * columns / (self.chip.warp * warps)
+        return total + most
+
+    def _fragment_registers(self, sides: Sides, values: Values, warps: int) -> Numbers:
+        """What an instruction of a single warp reads of both factors: 32 bytes of each row and column of the warp's
+        part of the result; nothing of what four warps multiply together."""
+        registers = self._warp_lines(sides, values, warps) * _FRAGMENT_BYTES / (4 * self.chip.warp)
+        return np.where(self._by_single_warps(sides, values), registers, 0)
+
     def _other_registers(self, values: Values, warps: int) -> Numbers:
         """For addresses of copies and of gathered entries, 8 bytes each, these entries, and what the compiler keeps."""
         copies = self.copied.value(values) / (_COPY_BYTES * self.chip.warp * warps)
         entries = sum(amount.value(values) for amount, _ in self.products.partial_loads)
         gathered = 3 * np.ceil(entries / (self.chip.warp * warps))
-        few = OTHER_REGISTERS if self.products.sides else FUSED_REGISTERS
-        return (0 if self.boxes else 2 * np.ceil(copies)) + gathered + few
+        few = OTHER_REGISTERS if self.products.sides else self._elementwise_registers
+        return (0 if self.boxes else 2 * np.ceil(copies)) + gathered + self._again_registers(values, warps) + few
+
+    @property
+    def _plain(self) -> bool:
+        """Whether it takes no special functions for each entry: none in its loops, or none where it has no loop."""
+        return not any(name == "exp" and (loops or not self.kernel.loops) for name, loops in self.kernel.work)
+
+    @property
+    def _elementwise_registers(self) -> int:
+        """For what the compiler keeps where nothing is multiplied."""
+        if self._plain:
+            return PLAIN_REGISTERS
+        if not self.kernel.loops:
+            return FUSED_REGISTERS
+        return LOOP_REGISTERS + STREAM_REGISTERS * max(0, self.late_arrays - 1)
+
+    def _again_registers(self, values: Values, warps: int) -> Numbers:
+        """For blocks that products read as they are, and that are loaded again to compute something else: these loads
+        are begun together. What is made of the largest is an array; the others are there as they are stored, each 16
+        bytes with their address."""
+        total: Numbers = 0
+        most: Numbers = 0
+        for amount in self.loaded_again:
+            loaded = amount.value(values) / (self.chip.warp * warps)
+            total, most = total + loaded, np.maximum(most, loaded)
+        return np.ceil((total - most) / 4) + 2 * np.ceil((total - most) / _COPY_BYTES)
 
     # -- what the time model asks --------------------------------------------------------------------------------
 

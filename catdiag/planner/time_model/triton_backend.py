@@ -125,7 +125,7 @@ class TritonBackend(IdealBackend):
         (`EXPOSED`); with more, the whole iterations between hide it, as long as they take that long."""
         if not self.block.staged:
             return exposed_load_seconds(k, l2_seconds) if k.stages > 1 else 0.0
-        if self.block.late_loads and k.stages > 1:
+        if self.block.late_arrays and k.stages > 1:
             return np.maximum(k.iterations, 1) * k.chip.latency_s
         if k.stages != 2:
             return 0.0
