@@ -112,6 +112,8 @@ BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "bitwise_xor": lambda a, b: (a & ~b) | (b & ~a),
     "__xor__": lambda a, b: (a & ~b) | (b & ~a),
     "logaddexp": lambda a, b: elementwise.log(elementwise.exp(a) + elementwise.exp(b)),
+    # Chosen by a == 0 alone, the product would lose its derivative there, which is log b.
+    "xlogy": lambda a, b: a * elementwise.where((a != 0) | (b > 0), elementwise.log(b), 0),
     "remainder": lambda a, b: a - b * elementwise.floor(a / b),
     "floor_divide": lambda a, b: elementwise.floor(a / b),
     "fmod": lambda a, b: a - b * truncated(a / b),

@@ -123,6 +123,16 @@ def test_gradients_of_imported_modules_are_those_of_autograd(name: str) -> None:
         np.testing.assert_allclose(got.ravel(), leaf.grad.numpy().ravel(), rtol=1e-9, atol=1e-11)
 
 
+def test_a_product_with_a_logarithm_has_a_derivative_where_it_is_zero() -> None:
+    a, b = (torch.tensor(x, dtype=torch.float64, requires_grad=True) for x in ([0.0, 2.0, 0.0], [3.0, 0.5, 1.0]))
+    program = cd.from_torch(torch.xlogy, a.detach(), b.detach())
+    wanted = torch.autograd.grad(torch.xlogy(a, b).sum(), (a, b))
+    found = program.grad().run(a.detach().numpy(), b.detach().numpy(), np.ones(3))
+    for got, gradient in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(got, gradient.numpy())
+    assert program.run(np.zeros(1), np.zeros(1)) == [0]
+
+
 def test_derivatives_of_imported_programs_have_the_sizes_of_the_example() -> None:
     x = torch.randn(1, 4, 2, 2, dtype=torch.float64)
     function = cd.from_torch(lambda a: F.pixel_shuffle(a, 2) ** 2, x)
