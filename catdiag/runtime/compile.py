@@ -20,6 +20,7 @@ from catdiag.execute.size_inference import sizes_from_shapes, solve
 from catdiag.runtime.autograd import without_gradient
 from catdiag.runtime.cuda_graph import GraphedLaunch
 from catdiag.runtime.dlpack import is_jax_array, on_tensors
+from catdiag.runtime.launch_cache import LaunchCache
 from catdiag.runtime.machine_code import binaries, launches
 from catdiag.runtime.module_cache import ModuleSource, SourceArgument, imported, launch_options, unseen
 from catdiag.runtime.torch_operator import NAMESPACE, register
@@ -260,7 +261,7 @@ class CompiledKernel:
     @cached_property
     def _launch(self) -> Any:
         launch = getattr(self.module, self.code.entry)
-        return partial(launch, functions=self.functions) if self.functions else launch
+        return partial(launch, functions=self.functions) if self.functions else LaunchCache.of(launch)
 
     @cached_property
     def _known(self) -> dict[Any, tuple[Any, dict[str, int]]]:
