@@ -45,7 +45,9 @@ MODELS: dict[str, dict[str, int]] = {
     "bert-1024": {"b": 8, "q": 1024, **BERT},
 }
 TINY: dict[str, int] = {"b": 1, "q": 32, "h": 2, "d": 16, "f": 48, "v": 64, "layers": 2}
-UNFUSED = "eager, unfused"
+UNFUSED, LOOKED_UP = "eager, unfused", "catdiag, each launch looked up"
+TABLE = 14
+"""How many kernels of a step are printed."""
 Function = Callable[..., Any]
 
 
@@ -106,11 +108,16 @@ def prepare(folder: Path, model: str, sizes: Mapping[str, int], dtype: str, chip
 # -- where the GPU is -----------------------------------------------------------------------------------------------
 
 
-def passes(folder: Path, row: Mapping[str, Any]) -> Function:
-    """An operator that autograd differentiates, by the launch functions of its passes."""
+def passes(folder: Path, row: Mapping[str, Any], cached: bool = True) -> Function:
+    """An operator that autograd differentiates, by the launch functions of its passes, whose launches are repeated as
+    `plan.compile()` does, if `cached`."""
     import torch
 
+    from catdiag.runtime.launch_cache import LaunchCache
+
     forward, backward = (entry_of(folder, row[part]) for part in ("forward", "backward"))
+    if cached:
+        forward, backward = LaunchCache.of(forward), LaunchCache.of(backward)
 
     class Passes(torch.autograd.Function):
         @staticmethod
@@ -313,7 +320,7 @@ def trained(
     elif compiled:  # one layer, which all layers run
         for layer in net.blocks:
             layer.compile(dynamic=False)
-    losses, seconds = [], []
+    losses, seconds, issued = [], [], []
     if gpu:
         torch.cuda.reset_peak_memory_stats()
     for ids, label in tokens(name, s, steps):
@@ -323,14 +330,34 @@ def trained(
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()
+        issued.append(time.perf_counter() - begin)
         losses.append(float(loss.detach()))  # waits for the GPU
         seconds.append(time.perf_counter() - begin)
     peak = torch.cuda.max_memory_allocated() if gpu else None
-    return {"losses": losses, "step_s": statistics.median(seconds[10:] or seconds), "peak_bytes": peak}
+    found = {"losses": losses, "peak_bytes": peak}
+    found |= {k: statistics.median(times[10:] or times) for k, times in (("step_s", seconds), ("host_s", issued))}
+    return found | (_kernels(net, ids, label) if gpu else {})
 
 
-def run(folder: Path, steps: int, rounds: int, by_operator: bool) -> None:
-    """Compares the operators, and trains the models."""
+def _kernels(net: Any, ids: Any, label: Any, steps: int = 3) -> dict[str, Any]:
+    """The seconds that the GPU works in a step without its optimizer, and those and the launches of each kernel."""
+    import torch
+
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+        for _ in range(steps):
+            net(ids, label).backward()
+        torch.cuda.synchronize()
+    kernels = {
+        e.key: (e.self_device_time_total / steps / 1e6, e.count / steps)
+        for e in profile.key_averages()
+        if e.self_device_time_total
+    }
+    longest = sorted(kernels.items(), key=lambda item: -item[1][0])
+    return {"device_s": sum(t for t, _ in kernels.values()), "kernels": dict(longest[:40])}
+
+
+def run(folder: Path, steps: int, rounds: int, by_operator: bool, only: str = "") -> None:
+    """Compares the operators, and trains the models, of all contestants or of those that `only` names."""
     import torch
 
     from catdiag.util.files import write_whole
@@ -343,16 +370,22 @@ def run(folder: Path, steps: int, rounds: int, by_operator: bool) -> None:
     if by_operator:
         results["operators"] = compared(ours, name, s, dtype, device, rounds)
     contestants = [*([] if name == "llama" else [UNFUSED]), "eager", *(["torch.compile"] if device == "cuda" else []),
-                   "catdiag"]  # fmt: skip
-    for who in contestants:
-        operators = ours if who == "catdiag" else eager(name, fused=who != UNFUSED)
+                   "catdiag", LOOKED_UP]  # fmt: skip
+    looked_up = {operator: passes(folder, parts, cached=False) for operator, parts in row["operators"].items()}
+    for who in [who for who in contestants if not only or who in only.split("; ")]:
+        known = {"catdiag": ours, LOOKED_UP: looked_up}
+        operators = known[who] if who in known else eager(name, fused=who != UNFUSED)
         results[who] = found = trained(operators, name, s, dtype, device, steps, who == "torch.compile")
         first, *_, last = found["losses"]
         memory = f"{(found['peak_bytes'] or 0) / 2**30:.2f} GiB at the peak"
         print(
-            f"{name}, {who}: loss {first:.3f} to {last:.3f}, {1e3 * found['step_s']:.2f} ms a step, {memory}",
+            f"{name}, {who}: loss {first:.3f} to {last:.3f}, {1e3 * found['step_s']:.2f} ms a step, {memory}; the host "
+            f"is done after {1e3 * found['host_s']:.2f} ms, the GPU works for {1e3 * found.get('device_s', 0):.2f} ms "
+            "without the optimizer",
             flush=True,
         )
+        for kernel, (time_s, count) in list(found.get("kernels", {}).items())[:TABLE]:
+            print(f"  {1e6 * time_s:9.1f} µs  {count:5.0f}  {kernel[:90]}", flush=True)
         write_whole(folder / RESULTS, json.dumps(results, indent=1))
 
 
@@ -367,12 +400,13 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--operators", action="store_true", help="compare each operator by itself too")
+    parser.add_argument("--only", default="", help="the contestants that train, of all")
     given = parser.parse_args()
     if given.what == "prepare":
         sizes, dtype = (TINY, "fp32") if given.tiny else (MODELS[given.model], "bf16")
         prepare(given.folder, given.model, sizes, dtype, given.chip)
     else:
-        run(given.folder, given.steps, given.rounds, given.operators)
+        run(given.folder, given.steps, given.rounds, given.operators, given.only)
 
 
 if __name__ == "__main__":
