@@ -252,6 +252,8 @@ def _pow(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     if not isinstance(exponent, ArrayValue):
         if exponent % 1 == 0 and abs(exponent) > _LARGEST_POWER:
             raise Unsupported(f"the power {exponent}: integers are known up to {_LARGEST_POWER}")
+        if (ratio := known_ratio(exponent)) is not None:
+            b.notes.append(f"the power {exponent!r} is read as {ratio} ({b.line or 'no line'})")
         return b.pointwise([base], lambda a: _power(a, exponent), call.element)
     known = base.number if isinstance(base, ArrayValue) else base
     if known is not None:

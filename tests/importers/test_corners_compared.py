@@ -253,6 +253,13 @@ def test_what_is_no_real_tensor_is_refused_by_name() -> None:
         cd.from_torch(lambda x: x * x.sum().item(), MIXED)
 
 
+def test_a_power_that_is_read_as_a_ratio_is_noted() -> None:
+    assert (
+        "the power 0.3333333333333333 is read as 1/3" in cd.from_torch(lambda x: x ** (1 / 3), MIXED).example.notes[0]
+    )
+    assert not cd.from_torch(lambda x: x**0.7 + x**2.5, MIXED).example.notes
+
+
 def test_a_constant_of_the_code_is_not_any_array() -> None:
     chosen, stacked = (lambda x: x[torch.tensor([-1, 0])]), (lambda x: torch.stack([x[2], x[0]]))
     assert verdict(chosen, stacked, (real(3, 5),)) != "refuted"
