@@ -66,6 +66,11 @@ def _as_wide(box: Box) -> bool:
     return all(not cast_type(box, k) and ty.element == "real" for k, ty in enumerate(box.cod))
 
 
+def _widened(box: Box) -> bool:
+    """Whether integers become real numbers: weights that are stored in few bits may be widened once, for all tiles."""
+    return bool(box.cod) and cast_type(box, 0) != "" and box.dom[0].element == "int"
+
+
 @dataclass(frozen=True)
 class Segment:
     """A segment as a diagram, and the wires of the whole that its inputs and outputs are."""
@@ -137,7 +142,8 @@ class StageSequence:
                 self.stages.append([place])
             elif (
                 ((len(reads) < 2 and made not in self.stage) or (same and bare and _as_wide(node.box)))
-                and pointwise(node.box) and len(readers.get(out, ())) == 1 and out not in ends
+                and pointwise(node.box) and len(readers.get(out, ())) == 1
+                and out not in ends and not _widened(node.box)
             ):  # fmt: skip
                 waiting[out] = [*before, place]
             else:
