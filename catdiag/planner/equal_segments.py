@@ -134,6 +134,11 @@ class EqualSegments:
         made = (found.made for found in self._classes.values() if found.made is not None)
         return {symbol for kernel, _ in made for symbol in sizes_in(kernel.diagram)}
 
+    def release(self) -> None:
+        """Forgets the kernels that were derived: others, of another form of the program, may have their symbols."""
+        for found in self._classes.values():
+            found.made = None
+
 
 def _axes(diagram: Diagram, known: Mapping[str, str]) -> Iterator[Axis]:
     """The axes of a kernel, in loops and groups too, that have these names; each once."""

@@ -250,6 +250,7 @@ class PartitionSearch(EmittedKernelSearch):
         for form in forms:
             if best is not None and form.rank_seconds() >= PROMISED * best[0].time_s:
                 break
+            self.equal.release()
             try:
                 made = form._plan()
             except Interrupted:

@@ -127,7 +127,8 @@ def test_packed_weights_of_4_bits_are_unpacked_in_the_loop() -> None:
     plan = program.plan(
         "H200", {"t": 64, "b": 512, "o": 1024}, dtype={"X": "bf16", "P": "uint8", "s": "bf16", "out": "bf16"}
     )
-    assert plan.backend == "triton" and "tl.dot(" in plan.code("triton")
+    assert plan.backend == "triton"
+    assert "_transposed(tl.reshape(tl.permute(" in plan.code("triton"), "rows stay rows until they are transposed"
     rng = np.random.default_rng(0)
     X, P, s = rng.normal(size=(3, 8)), rng.integers(0, 256, (5, 4)), rng.normal(size=5)
     W = np.stack([P % 16, P // 16], -1).reshape(5, 8) - 8

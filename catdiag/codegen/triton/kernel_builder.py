@@ -440,7 +440,8 @@ def noted(box: Box) -> str:
     axes = f" [{' '.join(box.cod[0].names)}]" if box.cod[0].axes else ""
     if box.line is None:
         return f"{box.name}{axes}"
-    return f"{box.name}{axes}, {':'.join(box.line.replace(chr(92), '/').rsplit('/', 1)[-1].split(':')[:2])}"
+    place, _, _ = box.line.partition(": ")  # the text of the line may have slashes too
+    return f"{box.name}{axes}, {place.replace(chr(92), '/').rsplit('/', 1)[-1]}"
 
 
 def _refused(box: Box, why: str) -> TypeMismatch:

@@ -157,6 +157,17 @@ def is_outer_product(node: TileNode) -> bool:
     return last not in left.dims and first in left.dims and first not in right.dims and last in right.dims
 
 
+def exchanges_first(node: TileNode, first: Sequence[Dim], second: Sequence[Dim]) -> bool:
+    """Whether a computed factor has the dimensions of its second side, then those of its first in another order."""
+    while node.kind == "relabel":
+        (node,) = node.args
+    count = len(second)
+    return (
+        node.kind not in ("load", "dot") and node.dims[:count] == tuple(second)
+        and node.dims[count:] != tuple(first) and set(node.dims[count:]) == set(first)
+    )  # fmt: skip
+
+
 def natural(node: TileNode, starts: bool = True) -> bool:
     """Whether an integer is known to be nonnegative; False where this is not seen, as of `starts` of tiles if asked."""
     if node.value is not None:

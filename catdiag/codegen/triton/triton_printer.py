@@ -40,6 +40,7 @@ from catdiag.codegen.triton.tile_nodes import (
     Dim,
     Scope,
     TileNode,
+    exchanges_first,
     is_outer_product,
     made_in_loop,
     natural,
@@ -421,11 +422,15 @@ class TritonPrinter:
         """
         order, transposed = (*batch, *first, *second), (*batch, *second, *first)
         flat = _flat(batch, first, second)
-        if node.dims == transposed and len(flat) == 2:
+        exchanged = exchanges_first(node, first, second)
+        if (exchanged or node.dims == transposed) and len(flat) == 2:
             # Reshaped to a matrix before it is transposed: Triton 3.6 does not compile every transposed reshape.
             self.helpers.add("_transposed")
-            found = self._reshaped(self.plain(node), transposed, _flat(second, first))
-            found = call("_transposed", found, Name("compiled"))
+            found = self.plain(node)
+            if exchanged:  # narrowed before entries move between threads
+                narrow, kind = found if kind is None else method(found, "to", kind), None
+                found = self.permuted(narrow, node.dims, transposed)
+            found = call("_transposed", self._reshaped(found, transposed, _flat(second, first)), Name("compiled"))
         elif node.dims == transposed and len(first) + len(second) > 2:
             found = self._reshaped(self.plain(node), transposed, _flat(batch, second, first))
             found = call("tl.permute", found, TupleOf((Number(0), Number(2), Number(1))))
