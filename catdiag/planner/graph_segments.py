@@ -66,9 +66,10 @@ def _as_wide(box: Box) -> bool:
     return all(not cast_type(box, k) and ty.element == "real" for k, ty in enumerate(box.cod))
 
 
-def _widened(box: Box) -> bool:
-    """Whether integers become real numbers: weights that are stored in few bits may be widened once, for all tiles."""
-    return bool(box.cod) and cast_type(box, 0) != "" and box.dom[0].element == "int"
+def _recomputed(box: Box) -> bool:
+    """Whether a box is a function at every index that may be computed where its result is read, for each tile anew: not
+    one that makes real numbers of integers, since weights in few bits may be widened once, for all tiles."""
+    return pointwise(box) and not (bool(box.cod) and cast_type(box, 0) != "" and box.dom[0].element == "int")
 
 
 @dataclass(frozen=True)
@@ -142,8 +143,7 @@ class StageSequence:
                 self.stages.append([place])
             elif (
                 ((len(reads) < 2 and made not in self.stage) or (same and bare and _as_wide(node.box)))
-                and pointwise(node.box) and len(readers.get(out, ())) == 1
-                and out not in ends and not _widened(node.box)
+                and _recomputed(node.box) and len(readers.get(out, ())) == 1 and out not in ends
             ):  # fmt: skip
                 waiting[out] = [*before, place]
             else:
