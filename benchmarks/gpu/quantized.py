@@ -46,18 +46,17 @@ def programs() -> dict[str, Any]:
         W = cd.where(cd.equal(cd.index("two"), 0), P % 16, P // 16) - 8
         return cd.einsum("t b two, o b two -> t o", cd.rearrange(X, "t (b two) -> t b two"), W) * s
 
-    signatures: dict[str, tuple[str, Function]] = {
-        "8-bit weights": ("t d, int[o d], o -> t o", lambda X, W, s: cd.einsum("t d, o d -> t o", X, W) * s),
-        "8-bit weights in groups of 128": (
-            "t g c, int[o g c], o g -> t o", lambda X, W, s: cd.einsum("t g c, o g c, o g -> t o", X, W, s)),
-        "4-bit weights": ("t (b two=2), int[o b], o -> t o", packed),
-        "fp8 blocks of 128": (
-            "t g c, t g, o g c, o g -> t o",
-            lambda X, x, W, w: cd.einsum("t g c, t g, o g c, o g -> t o", X, x, W, w)),
-    }  # fmt: skip
     return {
-        name: cd.algorithm(signature, name="_".join(name.replace("-", " ").split()[-2:]).replace("8", "eight"))(body)
-        for name, (signature, body) in signatures.items()
+        "8-bit weights": cd.algorithm("t d, int[o d], o -> t o", name="linear_of_bytes")(
+            lambda X, W, s: cd.einsum("t d, o d -> t o", X, W) * s
+        ),
+        "8-bit weights in groups of 128": cd.algorithm("t g c, int[o g c], o g -> t o", name="linear_of_groups")(
+            lambda X, W, s: cd.einsum("t g c, o g c, o g -> t o", X, W, s)
+        ),
+        "4-bit weights": cd.algorithm("t (b two=2), int[o b], o -> t o", name="linear_of_pairs")(packed),
+        "fp8 blocks of 128": cd.algorithm("t g c, t g, o g c, o g -> t o", name="product_of_blocks")(
+            lambda X, x, W, w: cd.einsum("t g c, t g, o g c, o g -> t o", X, x, W, w)
+        ),
     }
 
 

@@ -18,7 +18,6 @@ from catdiag.bounds.bound_certificate import BoundSource
 from catdiag.bounds.coordinates import Atom, Indices, label
 from catdiag.bounds.covering_polytope import OPERANDS, cover
 from catdiag.bounds.dataflow import Flow, FlowOperation, Seen, downstream, path, trace
-from catdiag.category.op_facts import monoid_of
 from catdiag.category.ops import ARITHMETIC, Einsum, Map, Reduce
 from catdiag.category.types import Size
 from catdiag.schedule.element_widths import Widths
@@ -423,7 +422,8 @@ class SourceReader:
                         shown: dict[Atom, Indices] = {a: (label(a),) for a in self.flow.arrays[w].axes}
                         found = self._from(w, shown)
                         bases.append(found or ("unknown", *sorted(self._origins(w))))
-                    kind = monoid_of(act.box.op)
+                    op = act.box.op  # a contraction may compute what products and then a sum do
+                    kind = op.monoid if isinstance(op, Reduce) else ""
                     by_key.setdefault((kind, *sorted(bases, key=repr)), []).append(act.place)
             self.twins = {p: tuple(places) for places in by_key.values() for p in places}
         return self.twins.get(place, (place,))

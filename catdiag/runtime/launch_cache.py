@@ -25,6 +25,8 @@ MOST = 64
 """Kinds of arguments that are remembered of a launch function; those with numbers that change may be many."""
 _ALIGNMENT = 16
 _NUMBERS = (bool, int, float)
+_ONE_AT_A_TIME = threading.RLock()
+"""Calls are recorded one after the other, since recording replaces what kernels run."""
 _COMPILED_TAKES_CONSTANTS = (3, 4)
 """The version of Triton from which a compiled kernel is launched on all arguments, constants among them."""
 
@@ -189,7 +191,7 @@ class LaunchCache:
     ) -> tuple[Any, RecordedCall | None]:
         """What the launch function gives, and the recording of the call; None where it cannot be repeated."""
         recording = CallRecording(tensors)
-        with _operations(recording), _launching(self.kernels, recording):
+        with _ONE_AT_A_TIME, _operations(recording), _launching(self.kernels, recording):
             result = self.launch(*arrays, **options)
         single = not isinstance(result, (tuple, list))
         try:

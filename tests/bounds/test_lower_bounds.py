@@ -298,3 +298,11 @@ def test_the_formulas_of_a_layer_can_be_read():
     found.check()
     assert all(len(str(term.value)) < 200 for term in found.terms) and len(found.terms) <= 12
     assert len(str(found)) < 4000
+
+
+def test_a_contraction_and_a_sum_of_products_may_share_what_they_compute() -> None:
+    """Of the same factors: an operation of one may do the work of the other, so that the term is smaller."""
+    alone = cd.algorithm("t d, d o -> t o")(lambda A, W: cd.einsum("t d, d o -> t o", A, W))
+    both = cd.algorithm("t d, d o -> t o, t o")(lambda A, W: (cd.einsum("t d, d o -> t o", A, W), cd.sum(A * W, "d")))
+    assert "2*d*o*t/sqrt(M)  (contraction" in str(alone.lower_bound())
+    assert "sqrt(2)*d*o*t/sqrt(M)  (contraction" in str(both.lower_bound())
