@@ -2,6 +2,7 @@
 
     python -m benchmarks.gpu.quantized prepare FOLDER    where the solvers are: the kernels as text
     python -m benchmarks.gpu.quantized run FOLDER        where the GPU is; needs PyTorch and Triton
+    python -m benchmarks.gpu.quantized page FOLDER       the results as a table in Markdown
 
 Each program is planned with no step given. Its result is compared with float64 first. The peers: a linear layer whose
 weights are dequantized to bf16 beforehand (cuBLAS: it reads two bytes a weight), the program as PyTorch has it under
@@ -191,10 +192,28 @@ def run(folder: Path, rounds: int, only: str) -> None:
         (folder / RESULTS).write_text(json.dumps(done, indent=1, ensure_ascii=False), encoding="utf-8")
 
 
+def page(folder: Path) -> str:
+    """The results as a table: microseconds, and in brackets how many times as fast as each peer ours is."""
+    peers = ("torch.compile", "bf16 linear", "_scaled_mm by rows")
+    lines = [f"| weights | tokens | catdiag, µs | predicted, µs | error | {' | '.join(peers)} |", "|---" * 8 + "|"]
+    for row in json.loads((folder / RESULTS).read_text(encoding="utf-8")):
+        found = row["contestants"]
+        ours = found["catdiag"]["time_s"]
+        beside = [
+            f"{1e6 * c['time_s']:.1f} ({c['time_s'] / ours:.2f}×)" if "time_s" in (c := found.get(name, {})) else ""
+            for name in peers
+        ]
+        lines.append(
+            f"| {row['name']} | {row['tokens']} | {1e6 * ours:.1f} | {1e6 * row['predicted_s']:.1f} "
+            f"| {found['catdiag']['error']:.1e} | {' | '.join(beside)} |"
+        )
+    return "\n".join(lines)
+
+
 def main() -> None:
-    """Prepares, or runs."""
+    """Prepares, runs, or prints the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("prepare", "run"))
+    parser.add_argument("what", choices=("prepare", "run", "page"))
     parser.add_argument("folder", type=Path)
     parser.add_argument("--chip", default="H200")
     parser.add_argument("--rounds", type=int, default=12)
@@ -202,6 +221,8 @@ def main() -> None:
     given = parser.parse_args()
     if given.what == "prepare":
         prepare(given.folder, given.chip)
+    elif given.what == "page":
+        print(page(given.folder))
     else:
         run(given.folder, given.rounds, given.only)
 
