@@ -60,7 +60,7 @@ class Factor:
 
     `size` is its number of elements, and `blocks` the inputs of the iteration that it is made of. `second` says that it
     is the factor without the rows, which matrix units read from shared memory only. `dtype` is the type of the product,
-    in which the factor is multiplied.
+    in which the factor is multiplied; `depths` are the sizes of the axes that the product sums over.
     """
 
     name: str
@@ -69,6 +69,7 @@ class Factor:
     loops: tuple[Loop, ...]
     dtype: str = ""
     blocks: tuple[int, ...] = ()
+    depths: tuple[IntPolynomial, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -156,6 +157,7 @@ def factors(
     if not _is_matrix_product(box):
         return []
     product = contraction(box, tiles, loops)
+    depths = tuple(IntPolynomial.of(axis.size) for axis in union(list(box.dom)) if axis.name in reduced_axes(box))
     makers = graph.makers()
     last = 0 if not product.sides[0] and product.sides[1] else 1  # the second factor is the one without grouped rows
     found: list[Factor] = []
@@ -179,7 +181,7 @@ def factors(
         if not blocks or not computed:
             continue
         name, elements = array_name(graph.nodes[makers[w]].box), IntPolynomial.elements(box.dom[k].axes)
-        found.append(Factor(name, elements, k == last, loops, dtype, tuple(blocks)))
+        found.append(Factor(name, elements, k == last, loops, dtype, tuple(blocks), depths))
     return found
 
 

@@ -124,15 +124,28 @@ def test_packed_weights_of_4_bits_are_unpacked_in_the_loop() -> None:
         return cd.einsum("t b two, o b two -> t o", cd.rearrange(X, "t (b two) -> t b two"), weights) * s
 
     program = cd.algorithm("t (b two=2), int[o b], o -> t o", name="packed")(forward)
-    plan = program.plan(
-        "H200", {"t": 64, "b": 512, "o": 1024}, dtype={"X": "bf16", "P": "uint8", "s": "bf16", "out": "bf16"}
-    )
+    types = {"X": "bf16", "P": "uint8", "s": "bf16", "out": "bf16"}
+    loop = cd.Program(cast_factors(program.derivation, types)).stream("b").group("t o")
+    plan = loop.plan("H200", {"t": 64, "b": 512, "o": 1024}, dtype=types)
     assert plan.backend == "triton"
     assert "_transposed(tl.reshape(tl.permute(" in plan.code("triton"), "rows stay rows until they are transposed"
     rng = np.random.default_rng(0)
     X, P, s = rng.normal(size=(3, 8)), rng.integers(0, 256, (5, 4)), rng.normal(size=5)
     W = np.stack([P % 16, P // 16], -1).reshape(5, 8) - 8
     np.testing.assert_allclose(program(X, P, s), X @ W.T * s)
+
+
+def test_weights_whose_entries_threads_would_exchange_are_unpacked_once() -> None:
+    """Pairs are runs of two entries, of which rows of a matrix are merged in shared memory one by one."""
+
+    def forward(X: Any, P: Any) -> Any:
+        weights = cd.where(cd.equal(cd.index("two"), 0), P % 16, P // 16) - 8
+        return cd.einsum("t b two, o b two -> t o", cd.rearrange(X, "t (b two) -> t b two"), weights)
+
+    program = cd.algorithm("t (b two=2), int[o b] -> t o", name="packed")(forward)
+    types = {"X": "bf16", "P": "uint8", "out": "bf16"}
+    plan = program.plan("H200", {"t": 4096, "b": 2048, "o": 4096}, dtype=types)
+    assert len(plan.kernels) == 2 and plan.saved[0][0].startswith("cast:bf16")
 
 
 def test_integers_have_no_gradient_and_what_they_multiply_has(planned: tuple[Program, Any]) -> None:
