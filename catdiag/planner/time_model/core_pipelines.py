@@ -11,7 +11,6 @@ import numpy as np
 
 from catdiag.planner.resources.block_resources import Numbers
 from catdiag.planner.time_model.kernel_instance import KernelInstance
-from catdiag.schedule.contractions import Factor
 from catdiag.schedule.element_widths import width
 
 _COMPUTED_BYTES = 4
@@ -54,27 +53,27 @@ def register_pass_seconds(k: KernelInstance) -> Numbers:
     for factor in k.kernel.factors:
         elements, own = factor.size.value(k.values), width(factor.dtype)
         written, narrowed = elements * own if factor.second else 0, elements if own < _COMPUTED_BYTES else 0
-        passing = _passing_clocks(k, written, narrowed) + exchange_clocks(k, factor)
-        total = total + passing * k.trip_count(factor.loops)
+        total = total + _passing_clocks(k, written, narrowed) * k.trip_count(factor.loops)
     for one in k.kernel.register_reads:
         clocks = _passing_clocks(k, one.read.value(k.values), one.widened.value(k.values))
         total = total + clocks * k.trip_count(one.loops)
-    return total / k.chip.clock_hz
+    return total / k.chip.clock_hz + exchange_seconds(k)
 
 
-def exchange_clocks(k: KernelInstance, factor: Factor) -> Numbers:
-    """Clocks in which threads exchange the entries of a factor one by one, through shared memory (`EXCHANGE_CLOCKS`).
+def exchange_seconds(k: KernelInstance) -> Numbers:
+    """In which threads exchange the entries of factors one by one, through shared memory (`EXCHANGE_CLOCKS`).
 
     They do where a product sums over several axes of which one is so short that a run of it has less than `RUN_BYTES`:
     rows that are merged from runs as short have no layout in shared memory in Triton 3.6, so that the short axis comes
     first in them, and last in what is unpacked from words."""
-    lengths = [depth.value(k.values) for depth in factor.depths]
-    if len(lengths) < 2:
-        return 0.0
-    short: Numbers = False
-    for length in lengths:
-        short = short | ((length > 1) & (length * width(factor.dtype) < RUN_BYTES))
-    return short * factor.size.value(k.values) * EXCHANGE_CLOCKS
+    clocks: Numbers = 0.0
+    for factor in k.kernel.factors:
+        lengths = [depth.value(k.values) for depth in factor.depths]
+        short: Numbers = False
+        for length in lengths if len(lengths) > 1 else ():
+            short = short | ((length > 1) & (length * width(factor.dtype) < RUN_BYTES))
+        clocks = clocks + short * factor.size.value(k.values) * EXCHANGE_CLOCKS * k.trip_count(factor.loops)
+    return clocks / k.chip.clock_hz
 
 
 def _passing_clocks(k: KernelInstance, moved_bytes: Numbers, converted: Numbers) -> Numbers:
