@@ -91,6 +91,7 @@ def run_sharding(
     from catdiag.cost.sharding import sharding
     from catdiag.rewrite.derivation import Derivation
     from catdiag.rewrite.group import group as grouped
+    from catdiag.rewrite.split import runs_in_kernels
     from catdiag.rewrite.stream.streaming import stream as streamed
     from catdiag.solvers.z3 import borrowed
 
@@ -113,6 +114,9 @@ def run_sharding(
         made = Derivation.start(diagram, ask)
         made = made if stream is None else streamed(made, stream)
         made = made if group is None else grouped(made, group)
+        if not runs_in_kernels(made.diagram):
+            axes = " ".join(axis for axis in counts if axis != stream)
+            raise UsageError(f"{op} is in no groups yet, which devices share: name their axes, as in --group '{axes}'")
         found = sharding(made, counts, stored=places, dtype=dtype)
     if as_json:
         print(json.dumps(_sharding_data(found), indent=1))

@@ -33,4 +33,5 @@ def test_an_operator_over_devices(run):
 def test_wrong_uses_of_shard_are_named(run):
     run("shard", "matmul", "--group", "a", "--over", "c=2").one_message(2, "neither grouped nor streamed")
     run("shard", "matmul", "--over", "a").one_message(2, "axis=devices")
+    run("shard", "matmul", "--over", "a=2").one_message(2, "matmul is in no groups yet", "--group 'a'")
     run("shard", "matmul", "--group", "a", "--over", "a=2", "--stored", "A").one_message(2, "array=axis")
