@@ -303,7 +303,9 @@ class CompiledKernel:
                 continue
             name, wanted = argument.name, argument.dtype
             got = str(value.dtype).removeprefix("torch.")
-            if got != wanted and not (argument.ty.element == "int" and got in INTEGER_BYTES):
+            whole = argument.ty.element == "int" and got in INTEGER_BYTES
+            # What is written for 8 bits may rely on their range, as factors of products do.
+            if got != wanted and not (whole and INTEGER_BYTES[wanted] > 1):
                 other = f", or compile with dtype={_SHORT[got]!r}" if got in _SHORT and wanted in _SHORT else ""
                 raise TypeMismatch(
                     f"input {name!r} is of {got}: expected {wanted}, which the kernel was written for: "

@@ -171,8 +171,12 @@ class LaunchCache:
         numbers = [] if len(tensors) == len(arrays) else [(k, a) for k, a in enumerate(arrays) if type(a) in _NUMBERS]
         ids = [id(a) for a in tensors]
         key = (
-            tuple([(a.shape, a.stride(), a.dtype, at % _ALIGNMENT) for a, at in zip(tensors, addresses, strict=True)]),
-            tensors[0].device,
+            tuple(
+                [
+                    (a.shape, a.stride(), a.dtype, a.device, at % _ALIGNMENT)
+                    for a, at in zip(tensors, addresses, strict=True)
+                ]
+            ),
             None if len(set(ids)) == len(ids) else tuple([ids.index(k) for k in ids]),  # which are one
             tuple([(k, type(a), a) for k, a in numbers]),
             tuple(options.items()),
@@ -310,7 +314,7 @@ def _launching(kernels: Sequence[Any], recording: CallRecording) -> Iterator[Non
     thread = threading.get_ident()
 
     def run_of(kernel: Any, run: Callable[..., Any]) -> Callable[..., Any]:
-        def told(*args: Any, grid: Any, warmup: bool, **options: Any) -> Any:
+        def recorded_run(*args: Any, grid: Any, warmup: bool, **options: Any) -> Any:
             if threading.get_ident() != thread:
                 return run(*args, grid=grid, warmup=warmup, **options)
             recording.launching = True
@@ -319,7 +323,7 @@ def _launching(kernels: Sequence[Any], recording: CallRecording) -> Iterator[Non
             recording.launched(kernel, compiled, grid, args, options)
             return compiled
 
-        return told
+        return recorded_run
 
     for kernel in kernels:
         kernel.run = run_of(kernel, kernel.run)

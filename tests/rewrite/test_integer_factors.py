@@ -16,7 +16,7 @@ from catdiag.category.ops import Map
 from catdiag.category.scalars import Cast
 from catdiag.program import Program
 from catdiag.rewrite.integer_factors import cast_factors, with_casts
-from catdiag.util.errors import NotDifferentiable
+from catdiag.util.errors import NotDifferentiable, TypeMismatch
 
 TYPES = {"X": "bf16", "W": "int8", "s": "bf16", "out": "bf16"}
 SIZES = {"t": 64, "d": 1024, "o": 1024}
@@ -155,6 +155,14 @@ def test_integers_have_no_gradient_and_what_they_multiply_has(planned: tuple[Pro
     np.testing.assert_allclose(program.grad(wrt="X")(X, W, s, dO), (dO * s) @ W)
     with pytest.raises(NotDifferentiable, match="of integers"):
         program.grad(wrt="W")
+
+
+def test_a_kernel_written_for_8_bits_takes_no_wider_integers(planned: tuple[Program, Any]) -> None:
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("triton")
+    X, W, s = torch.zeros(64, 1024).bfloat16(), torch.zeros(1024, 1024).int(), torch.zeros(1024).bfloat16()
+    with pytest.raises(TypeMismatch, match="input 'W' is of int32: expected int8"):
+        planned[1].compile()(X, W, s)
 
 
 @pytest.mark.triton
