@@ -69,8 +69,8 @@ def _tensors(torch: Any, module: Any) -> set[str]:
     """The names of a module's parameters and buffers, each tied one under all of its names."""
     if not isinstance(module, torch.nn.Module):
         return set()
-    held = (*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False))
-    return {name for name, _ in held}
+    named = (*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False))
+    return {name for name, _ in named}
 
 
 def _result(torch: Any, tensor: Any) -> Result:

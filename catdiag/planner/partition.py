@@ -56,7 +56,7 @@ MORE_SAVED = 1.5
 array larger than all that the program reads and makes: such arrays, a score for each pair of tokens, say, grow faster
 than what is given."""
 
-PROMISED = 0.75
+REPLANNED_BELOW = 0.75
 """Forms are ranked by what their kernels take before they are written. A second form is planned where the first takes
 longer as it is written, and the second is ranked at less than this part of that."""
 
@@ -239,8 +239,8 @@ class PartitionSearch(EmittedKernelSearch):
 
     def plan(self) -> Plan:
         """The quickest way that is proved, of the quickest form of the program of which there is one; of the next form
-        too, where it is ranked at less than `PROMISED` of what that takes as it is written. Where there is none, what
-        is not proved is named. Raises DoesNotFit, and NotFusable."""
+        too, where it is ranked at less than `REPLANNED_BELOW` of what that takes as it is written. Where there is none,
+        what is not proved is named. Raises DoesNotFit, and NotFusable."""
         forms = [self]
         while (other := forms[-1].otherwise) is not None:
             forms.append(other)
@@ -248,7 +248,7 @@ class PartitionSearch(EmittedKernelSearch):
         best: tuple[Plan, PartitionSearch] | None = None
         problem: CatdiagError | None = None
         for form in forms:
-            if best is not None and form.rank_seconds() >= PROMISED * best[0].time_s:
+            if best is not None and form.rank_seconds() >= REPLANNED_BELOW * best[0].time_s:
                 break
             self.equal.release()
             try:

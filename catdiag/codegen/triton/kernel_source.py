@@ -127,8 +127,8 @@ def _programs_in_l2(kernel: KernelSpec) -> PythonExpression | None:
         return None
     entries = joined_all("+", [joined_all("*", [sized(a.size, kernel.sizes) for a in each]) for each in axes])
     sharing = [s for s in single if all(s.axis not in array.ty.names for array in arrays)]
-    held = kernel.l2_bytes * _L2_SHARE[0] // (_L2_SHARE[1] * _ENTRY_BYTES)
-    resident: PythonExpression = BinaryOperation(Number(held), "//", sized(loop.size, kernel.sizes))
+    cached = kernel.l2_bytes * _L2_SHARE[0] // (_L2_SHARE[1] * _ENTRY_BYTES)
+    resident: PythonExpression = BinaryOperation(Number(cached), "//", sized(loop.size, kernel.sizes))
     resident = joined_all("*", [resident, *(sized(s.size, kernel.sizes) for s in sharing)])
     return BinaryOperation(resident, "//", Parens(entries))
 

@@ -157,7 +157,7 @@ def is_outer_product(node: TileNode) -> bool:
     return last not in left.dims and first in left.dims and first not in right.dims and last in right.dims
 
 
-def exchanges_first(node: TileNode, first: Sequence[Dim], second: Sequence[Dim]) -> bool:
+def permutes_sums(node: TileNode, first: Sequence[Dim], second: Sequence[Dim]) -> bool:
     """Whether a computed factor has the dimensions of its second side, then those of its first in another order."""
     while node.kind == "relabel":
         (node,) = node.args

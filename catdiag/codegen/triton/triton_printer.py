@@ -40,10 +40,10 @@ from catdiag.codegen.triton.tile_nodes import (
     Dim,
     Scope,
     TileNode,
-    exchanges_first,
     is_outer_product,
     made_in_loop,
     natural,
+    permutes_sums,
     summed_factors,
 )
 from catdiag.codegen.triton.triton_dialect import TRITON
@@ -422,12 +422,12 @@ class TritonPrinter:
         """
         order, transposed = (*batch, *first, *second), (*batch, *second, *first)
         flat = _flat(batch, first, second)
-        exchanged = exchanges_first(node, first, second)
-        if (exchanged or node.dims == transposed) and len(flat) == 2:
+        permuted = permutes_sums(node, first, second)
+        if (permuted or node.dims == transposed) and len(flat) == 2:
             # Reshaped to a matrix before it is transposed: Triton 3.6 does not compile every transposed reshape.
             self.helpers.add("_transposed")
             found = self.plain(node)
-            if exchanged:  # narrowed before entries move between threads
+            if permuted:  # narrowed before entries move between threads
                 narrow, kind = found if kind is None else method(found, "to", kind), None
                 found = self.permuted(narrow, node.dims, transposed)
             found = call("_transposed", self._reshaped(found, transposed, _flat(second, first)), Name("compiled"))

@@ -17,10 +17,10 @@ _COMPUTED_BYTES = 4
 """The width of a value that is computed with."""
 RUN_BYTES = 16
 """The shortest run of which Triton 3.6 merges rows of a matrix in shared memory."""
-EXCHANGE_CLOCKS = 1.1
-"""Clocks of a core for an entry that threads exchange. Measured on an H200, in products of 8,192 × 8,192 with weights
-of 4 bits that are packed in pairs: 0.2 for 16 rows and 1.1 for 64 (50 of 92 and 327 of 403 µs, by which they were
-quicker with the summed axes in the order of memory)."""
+LAYOUT_CONVERSION_CLOCKS = 1.1
+"""Clocks of a core for an entry whose layout is converted, from thread to thread. Measured on an H200, in products of
+8,192 × 8,192 with weights of 4 bits that are packed in pairs: 0.2 for 16 rows and 1.1 for 64 (50 of 92 and 327 of
+403 µs, by which they were quicker with the summed axes in the order of memory)."""
 
 
 def special_function_seconds(k: KernelInstance, padding_ratio: Numbers) -> Numbers:
@@ -57,13 +57,13 @@ def register_pass_seconds(k: KernelInstance) -> Numbers:
     for one in k.kernel.register_reads:
         clocks = _passing_clocks(k, one.read.value(k.values), one.widened.value(k.values))
         total = total + clocks * k.trip_count(one.loops)
-    return total / k.chip.clock_hz + exchange_seconds(k)
+    return total / k.chip.clock_hz + layout_conversion_seconds(k)
 
 
-def exchange_seconds(k: KernelInstance) -> Numbers:
-    """In which threads exchange the entries of factors one by one, through shared memory (`EXCHANGE_CLOCKS`).
+def layout_conversion_seconds(k: KernelInstance) -> Numbers:
+    """Conversions of the layout of factors, entry by entry through shared memory (`LAYOUT_CONVERSION_CLOCKS`).
 
-    They do where a product sums over several axes of which one is so short that a run of it has less than `RUN_BYTES`:
+    Needed where a product sums over several axes of which one is so short that a run of it has less than `RUN_BYTES`:
     rows that are merged from runs as short have no layout in shared memory in Triton 3.6, so that the short axis comes
     first in them, and last in what is unpacked from words."""
     clocks: Numbers = 0.0
@@ -72,7 +72,7 @@ def exchange_seconds(k: KernelInstance) -> Numbers:
         short: Numbers = False
         for length in lengths if len(lengths) > 1 else ():
             short = short | ((length > 1) & (length * width(factor.dtype) < RUN_BYTES))
-        clocks = clocks + short * factor.size.value(k.values) * EXCHANGE_CLOCKS * k.trip_count(factor.loops)
+        clocks = clocks + short * factor.size.value(k.values) * LAYOUT_CONVERSION_CLOCKS * k.trip_count(factor.loops)
     return clocks / k.chip.clock_hz
 
 
