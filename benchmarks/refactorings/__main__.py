@@ -1,4 +1,4 @@
-"""Which refactorings of PyTorch functions are proved, and which near misses are told apart.
+"""Which refactorings of PyTorch functions are proved, and which near misses are refuted.
 
     python -m benchmarks.refactorings [PAGE]
 
@@ -19,13 +19,13 @@ from catdiag.testing.module_pairs import ModulePair, prove_modules
 from catdiag.util.errors import CatdiagError
 
 PAGE = Path("docs/results/refactorings.md")
-ALL_SIZES, EXAMPLE, DIFFERENT, OPEN = "proved", "at the example's sizes", "told apart", "undecided"
+ALL_SIZES, EXAMPLE, DIFFERENT, OPEN = "proved", "at the example's sizes", "refuted", "undecided"
 _LIMIT = 60
 """Seconds for a pair."""
 
 
 def verdict(pair: Refactoring, other: Function) -> str:
-    """What is said of a function and another one: proved for all sizes, at those of the example, told apart by numbers,
+    """What is said of a function and another one: proved for all sizes, at those of the example, refuted by numbers,
     or undecided."""
     try:
         imported = ModulePair.imported(pair.before, other, pair.example)
@@ -61,7 +61,7 @@ def page() -> str:
         "Made by `python -m benchmarks.refactorings`; the pairs are in `benchmarks/refactorings/pairs.py`. Each is a",
         "function, one that is equal and one that a reader could take for equal, compared as in",
         "[Import from PyTorch](../how-to/import_from_pytorch.md). *Proved* is for all sizes and all real numbers,",
-        "*told apart* by numbers on which both differ. Seconds are of this process, for both.",
+        "*refuted* by numbers on which both differ. Seconds are of this process, for both.",
         "",
         f"{len(ALL)} equal pairs: {said[0]}. {len(ALL)} near misses: {said[1]}.",
         "",
