@@ -11,7 +11,7 @@ from catdiag.category.index_maps import Reindex, View
 from catdiag.category.ops import op_row, replace_name
 from catdiag.category.scalars import Apply, signature
 from catdiag.category.traversal import all_diagrams
-from catdiag.category.types import ArrayType, Axis, Size, Ty, short, show_size, union
+from catdiag.category.types import ArrayType, Axis, Size, Ty, short, show, union
 from catdiag.util.errors import AxisError, TypeMismatch
 
 
@@ -49,7 +49,7 @@ def _require_axes(b: ops.Box, have: Mapping[str, Size], broadcast: bool = False)
     out = _sizes(b.cod[0].axes)
     shared_fit = all(out[name] == size for name, size in have.items() if name in out)
     if not shared_fit or have.keys() - out.keys() or (out.keys() - have.keys() and not broadcast):
-        wanted = " ".join(f"{n}:{show_size(s)}" if s != n else n for n, s in have.items()) or "none"
+        wanted = " ".join(f"{n}:{show(s)}" if s != n else n for n, s in have.items()) or "none"
         raise TypeMismatch(
             f"{b.name} from {b.dom} cannot give {b.cod}: expected the axes {wanted}, "
             + ("in any order, and any new ones" if broadcast else "in any order"),

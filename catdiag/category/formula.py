@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import reduce
 from typing import Any, Generic, TypeVar
 
 from catdiag.category.formula_names import BIG, powers_of_ten
@@ -259,21 +260,28 @@ def of_polynomial(of: IntPolynomial, named: Callable[[str], Formula] = symbol) -
     >>> print(of_polynomial(IntPolynomial({("x", "x"): 2, ("y",): -1})))
     2·x² - y
     """
-    found: Formula | None = None
+    terms = []
     for monomial, coefficient in sorted(of.terms.items(), key=lambda t: (-len(t[0]), t[0])):
         names = [named(name) for name in monomial]
-        factors = [_powered(name, names.count(name)) for name in dict.fromkeys(names)]
-        head = [number(abs(coefficient))] if abs(coefficient) != 1 or not factors else []
-        term = infix("·", *head, *factors)
-        if found is None:
-            found = negative(term) if coefficient < 0 else term
-        else:
-            found = infix("−" if coefficient < 0 else "+", found, term)
-    return number(0) if found is None else found
+        terms.append(scaled(coefficient, *(powered(name, names.count(name)) for name in dict.fromkeys(names))))
+    return reduce(added, terms) if terms else number(0)
 
 
-def _powered(base: Formula, times: int) -> Formula:
-    return base if times == 1 else Formula("power", (base, number(times)))
+def powered(base: Formula, times: int) -> Formula:
+    """A power with a natural exponent."""
+    return number(1) if times == 0 else base if times == 1 else Formula("power", (base, number(times)))
+
+
+def scaled(by: Fraction | int, *factors: Formula) -> Formula:
+    """A product of a number and other factors; those that are 1 are left out.
+
+    >>> print(scaled(-2, symbol("x")), scaled(-1, symbol("x")), scaled(3, number(1)))
+    -2·x -x 3
+    """
+    shown = [factor for factor in factors if factor != number(1)]
+    head = [number(abs(Fraction(by)))] if abs(by) != 1 or not shown else []
+    term = infix("·", *head, *shown)
+    return negative(term) if by < 0 else term
 
 
 def compares(of: Formula) -> bool:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from catdiag.category.types import ArrayType, Axis, show_size, union
+from catdiag.category.types import ArrayType, Axis, show, union
 from catdiag.category.types import leaves as leaves
 from catdiag.category.types import read_off as read_off
 from catdiag.util.errors import AxisError, TypeMismatch
@@ -80,7 +80,7 @@ class Reindex:
             for axis in taken:
                 own = array.axis(axis.name)
                 if own is None or own.size != axis.size:
-                    size = "" if own is None else f" of size {show_size(axis.size)}"
+                    size = "" if own is None else f" of size {show(axis.size)}"
                     raise AxisError(f"{self.name} takes {array}, which lacks axis {axis.name!r}{size}", line)
             kept.append(_without(array, {a.name for a in taken}))
         return _remaining_axes(self.name, union(kept, line), self.added_axes(), line)
@@ -166,8 +166,8 @@ class View:
             for axis in array.axes:
                 if axis.name in names and axis.name not in taken and axis.size != made[axis.name]:
                     raise AxisError(
-                        f"{self.name} makes axis {axis.name!r} of size {show_size(made[axis.name])}, and {array} has "
-                        f"it with size {show_size(axis.size)}: rename one of the two",
+                        f"{self.name} makes axis {axis.name!r} of size {show(made[axis.name])}, and {array} has "
+                        f"it with size {show(axis.size)}: rename one of the two",
                         line,
                     )
             kept.append(_without(array, {*taken, *names}))
@@ -317,29 +317,6 @@ def bounds(e: Expr, leaf: Callable[[Any], tuple[int, int]]) -> tuple[int, int]:
         return min(ends), max(ends)
 
     return read_off(e, leaf, join)
-
-
-def show(e: Expr) -> str:
-    """An expression as text, with parentheses where a sum is a factor.
-
-    >>> show(("+", ("*", 2, ("+", ("i", "y"), 1)), -3))
-    '2*(y + 1) - 3'
-    """
-
-    def leaf(v: Any) -> tuple[str, bool]:
-        if isinstance(v, tuple):
-            name = str(v[1])
-            return (f"input {name}" if v[0] == "w" else name if name.isidentifier() else f"index({name})"), v[0] == "w"
-        return str(v), isinstance(v, int) and v < 0
-
-    def join(op: str, a: tuple[str, bool], b: tuple[str, bool]) -> tuple[str, bool]:
-        if op == "+":
-            minus = b[0].startswith("-")
-            return f"{a[0]} - {b[0][1:]}" if minus else f"{a[0]} + {b[0]}", True
-        left, right = (f"({text})" if loose else text for text, loose in (a, b))
-        return f"{left}{op}{right}", op == "//"
-
-    return read_off(e, leaf, join)[0]
 
 
 def show_condition(condition: Cond) -> str:

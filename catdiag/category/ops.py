@@ -23,7 +23,7 @@ from catdiag.category.index_maps import Read as Read
 from catdiag.category.index_maps import Reindex as Reindex
 from catdiag.category.index_maps import View as View
 from catdiag.category.scalars import MONOIDS, OF_INTEGERS, Apply, Cast, ScalarFunction, signature
-from catdiag.category.types import ArrayType, Axis, Size, Ty, show_size, union
+from catdiag.category.types import ArrayType, Axis, Size, Ty, show, union
 from catdiag.util.errors import AxisError, TypeMismatch
 
 V = TypeVar("V")
@@ -101,7 +101,7 @@ class SizeOf:
     @property
     def name(self) -> str:
         """A short name for pictures and messages."""
-        return f"sizeof[{show_size(self.size)}]"
+        return f"sizeof[{show(self.size)}]"
 
 
 @dataclass(frozen=True)

@@ -62,19 +62,28 @@ def element_bytes(dtype: str) -> int:
     return 1 if dtype == "bool" else (BYTES | INTEGER_BYTES)[dtype]
 
 
-def show_size(size: Size) -> str:
-    """A size as text, with parentheses where a sum is a factor.
+def show(e: Any) -> str:
+    """A size, or an expression of sizes and positions (`catdiag.category.index_maps`), as text, with parentheses where
+    they are needed.
 
-    >>> show_size(("+", "x", ("*", "b", ("+", "g", 1))))
-    'x + b*(g + 1)'
+    >>> show(("+", "x", ("*", "b", ("+", "g", 1)))), show(("+", ("*", 2, ("+", ("i", "y"), 1)), -3))
+    ('x + b*(g + 1)', '2*(y + 1) - 3')
     """
 
-    def join(op: str, left: tuple[str, bool], right: tuple[str, bool]) -> tuple[str, bool]:
-        if op == "+":
-            return f"{left[0]} + {right[0]}", True
-        return "*".join(f"({text})" if is_sum else text for text, is_sum in (left, right)), False
+    def leaf(v: Any) -> tuple[str, bool]:
+        if isinstance(v, tuple):
+            name = str(v[1])
+            return (f"input {name}" if v[0] == "w" else name if name.isidentifier() else f"index({name})"), v[0] == "w"
+        return str(v), isinstance(v, int) and v < 0
 
-    return read_off(size, lambda leaf: (str(leaf), False), join)[0]
+    def join(op: str, a: tuple[str, bool], b: tuple[str, bool]) -> tuple[str, bool]:
+        if op == "+":
+            minus = b[0].startswith("-")
+            return f"{a[0]} - {b[0][1:]}" if minus else f"{a[0]} + {b[0]}", True
+        left, right = (f"({text})" if loose else text for text, loose in (a, b))
+        return f"{left}{op}{right}", op == "//"
+
+    return read_off(e, leaf, join)[0]
 
 
 def size_symbols(size: Size) -> set[str]:
@@ -339,8 +348,8 @@ def union(types: Sequence[ArrayType], line: str | None = None) -> tuple[Axis, ..
             if known.size != axis.size:
                 first = next(j for j, t in enumerate(types) if t.axis(axis.name) is not None)
                 raise AxisError(
-                    f"axis {axis.name!r} has size {show_size(known.size)} in array {first} {types[first]} and "
-                    f"{show_size(axis.size)} in array {k} {ty}: one name has one size, so rename one of the two",
+                    f"axis {axis.name!r} has size {show(known.size)} in array {first} {types[first]} and "
+                    f"{show(axis.size)} in array {k} {ty}: one name has one size, so rename one of the two",
                     line,
                 )
     return tuple(found.values())

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from catdiag.category.types import ArrayType, Size, show_size, size_symbols, size_value
+from catdiag.category.types import ArrayType, Size, show, size_symbols, size_value
 from catdiag.execute.named_arrays import NamedArray
 from catdiag.util.errors import SizeError, TypeMismatch
 
@@ -106,10 +106,10 @@ def length(size: Size, sizes: Mapping[str, int]) -> int:
     """
     missing = [s for s in sorted(size_symbols(size)) if s not in sizes]
     if missing:
-        if show_size(size) in sizes:
-            return sizes[show_size(size)]
+        if show(size) in sizes:
+            return sizes[show(size)]
         raise SizeError(
-            f"size {show_size(size)} is not known, since no input shows {', '.join(missing)}: "
+            f"size {show(size)} is not known, since no input shows {', '.join(missing)}: "
             f"give it, as in run(diagram, arrays, sizes={{{missing[0]!r}: 4}})"
         )
     return size_value(size, dict(sizes))

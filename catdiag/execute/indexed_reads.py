@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from catdiag.category.index_maps import Cond, Expr, Read, View, read_off, show
+from catdiag.category.index_maps import Cond, Expr, Read, View, read_off
 from catdiag.category.ops import Box
-from catdiag.category.types import Size
+from catdiag.category.types import Size, show
 from catdiag.execute.named_arrays import NamedArray
 from catdiag.util.errors import SizeError
 

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from catdiag.category.diagram import Diagram
-from catdiag.category.index_maps import Cond, Expr, bounds, leaves, natural, replaced, show, show_condition
+from catdiag.category.index_maps import Cond, Expr, bounds, leaves, natural, replaced, show_condition
 from catdiag.category.ops import Box, FoldOp, GroupOp, Index, Read, View, bodies, tiled_axes
-from catdiag.category.types import ArrayType, Axis, Size, show_size, size_symbols, size_value, symbols_in_order
+from catdiag.category.types import ArrayType, Axis, Size, show, size_symbols, size_value, symbols_in_order
 from catdiag.util.errors import SizeError
 
 _HUGE = 1 << 40
@@ -82,7 +82,7 @@ def sizes_from_shapes(
         equations = unsolved
     for axis, length, name in unsolved:
         # The symbols are unknown, but their product or sum is known.
-        composite = show_size(axis.size)
+        composite = show(axis.size)
         if sizes.setdefault(composite, length) != length:
             raise SizeError(
                 f"input {name} has length {length} along axis {axis.name!r}: expected {sizes[composite]}, "
@@ -198,7 +198,7 @@ def _beyond(box: Box, op: View, limit: Cond, most: int, length: int, sizes: Mapp
                 found = None
             if found is not None:
                 shorter.append(f"axis {axis.name!r} is {sizes[axis.size]}, and {found} or less would do")
-    longer = f"{show_size(f)} of {most + 1} or more would do"  # type: ignore[arg-type]
+    longer = f"{show(f)} of {most + 1} or more would do"
     return (
         f"{op.name} reads axis {read!r} at {show(e)}, which is up to {most}: expected 0 to {length - 1}; "
         + "; ".join([*shorter, longer])
@@ -347,7 +347,7 @@ def _unknown(size: Size, symbol: str, value: int, sizes: Mapping[str, int], axis
             raise SizeError(
                 f"input {name} has length {whole} along axis {axis.name!r}: expected "
                 + (f"a multiple of {other}" if op == "*" else f"more than {other}")
-                + f", for {show_size(axis.size)}"
+                + f", for {show(axis.size)}"
             )
     return value
 

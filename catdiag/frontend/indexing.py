@@ -13,8 +13,8 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
-from catdiag.category.index_maps import Cond, Expr, Read, View, bounds, leaves, natural, plus, replaced, show, times
-from catdiag.category.types import Axis, Size, show_size
+from catdiag.category.index_maps import Cond, Expr, Read, View, bounds, leaves, natural, plus, replaced, times
+from catdiag.category.types import Axis, Size, show
 from catdiag.frontend import reshape
 from catdiag.frontend.index_expressions import expression
 from catdiag.frontend.reshape import axis_named, axis_of, length, new_axes, put, term
@@ -324,8 +324,7 @@ def slice(
     made = _sliced(trace, into, count)
     if count is not None and made.size != count:
         raise AxisError(
-            f"axis {made.name!r} has size {show_size(made.size)}, and {show_size(count)} elements are taken: expected "
-            "a new name"
+            f"axis {made.name!r} has size {show(made.size)}, and {show(count)} elements are taken: expected a new name"
         )
     trace.learn([made])
 

@@ -17,7 +17,7 @@ from catdiag.category.box_types import rename_box
 from catdiag.category.diagram import Diagram, Graph, Node, of_graph, reachable
 from catdiag.category.ops import Box, Call, const_box, einsum_box, index_box, map_box, reduce_box, size_box
 from catdiag.category.scalars import Cast, ScalarFunction
-from catdiag.category.types import ArrayType, Axis, Size, Ty, show_size
+from catdiag.category.types import ArrayType, Axis, Size, Ty, show
 from catdiag.frontend import index_expressions
 from catdiag.frontend.array_methods import ArrayMethods
 from catdiag.frontend.constants import number, short
@@ -176,7 +176,7 @@ class Trace:
         if name in self._ambiguous:
             one, two = self._ambiguous[name]
             raise AxisError(
-                f"{what}: axis {name!r} has size {show_size(one.size)} on one array and {show_size(two.size)} on "
+                f"{what}: axis {name!r} has size {show(one.size)} on one array and {show(two.size)} on "
                 "another: rename one of the two"
             )
         return axis

@@ -12,8 +12,10 @@ from itertools import product
 from math import ceil, floor
 from typing import TYPE_CHECKING, Any
 
+from catdiag.category.types import show
 from catdiag.kernel.checker import condition
 from catdiag.kernel.terms import FALSE
+from catdiag.prover.export import size_of_data
 from catdiag.util.errors import CatdiagError
 
 if TYPE_CHECKING:
@@ -27,8 +29,31 @@ _LARGEST = 4096
 _WORK = 20_000
 
 
+_SIGNS = {"lt": "<", "le": "<=", "eq": "=="}
+
+
 class OfSizes(str):
-    """An assumption that is known to be about sizes, where an input may be called as one."""
+    """An assumption that is known to be about sizes: the text for people, and `condition` for programs.
+
+    >>> OfSizes.of(["le", ["+", "m", 1], "n"])
+    'm + 1 <= n'
+    """
+
+    condition: Assumption
+
+    def __new__(cls, text: str, condition: Assumption) -> OfSizes:
+        made = super().__new__(cls, text)
+        made.condition = condition
+        return made
+
+    def __getnewargs__(self) -> tuple[str, Assumption]:  # type: ignore[override]
+        return str(self), self.condition
+
+    @classmethod
+    def of(cls, condition: Assumption) -> OfSizes:
+        """The assumption of this meaning."""
+        op, left, right = condition
+        return cls(f"{show(size_of_data(left))} {_SIGNS[op]} {show(size_of_data(right))}", condition)
 
 
 class AssumptionError(CatdiagError, ValueError):

@@ -35,7 +35,7 @@ _COMPARISONS: dict[type, tuple[str, bool]] = {
 
 
 def parse_assumption(text: str) -> list[Any]:
-    """An assumption about sizes, parsed to plain data.
+    """An assumption about sizes as plain data: a text is parsed.
 
     >>> parse_assumption("n >= 2*m + 1")
     ['le', ['+', ['*', 2, 'm'], 1], 'n']
@@ -59,6 +59,8 @@ def parse_assumption(text: str) -> list[Any]:
             return ["+" if isinstance(node.op, ast.Add) else "*", size(node.left), size(node.right)]
         raise fail()
 
+    if isinstance(text, OfSizes):
+        return list(text.condition)
     if not isinstance(text, str) or len(text) > _LONGEST or not text.isprintable():
         raise AssumptionError(
             f"cannot read the assumption {str(text)[:80]!r}: expected a comparison of sizes as text, such as 'n >= 2'"

@@ -16,7 +16,7 @@ from catdiag.category.ops import op_row
 from catdiag.category.scalars import Apply, Cast
 from catdiag.category.substitution import inline
 from catdiag.category.types import Axis, Size
-from catdiag.prover.identifiers import identifier, title
+from catdiag.prover.identifiers import identifier, name_of, title
 from catdiag.schedule.accumulation import without_accumulation
 from catdiag.util.errors import CatdiagError
 
@@ -33,6 +33,13 @@ def size_data(size: Size | Expr | Cond) -> Any:
     if isinstance(size, tuple):
         return [size[0], *map(size_data, size[1:])]
     return identifier(size) if isinstance(size, str) else size
+
+
+def size_of_data(data: Any) -> Size:
+    """The size that plain data say: the inverse of `size_data` on sizes."""
+    if isinstance(data, (list, tuple)):
+        return data[0], size_of_data(data[1]), size_of_data(data[2])
+    return name_of(data) if isinstance(data, str) else int(data)
 
 
 def _axis(axis: Axis) -> list[Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from catdiag.category.types import ArrayType, Axis, show_size
+from catdiag.category.types import ArrayType, Axis, show
 from catdiag.util.errors import TypeMismatch
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def _shown(ty: ArrayType) -> str:
 
     def axis(a: Axis) -> str:
         known = a.kind != "name" or a.size == a.name or str(a.size) == a.name
-        return a.name if known else f"{a.name}={show_size(a.size)}"
+        return a.name if known else f"{a.name}={show(a.size)}"
 
     return f"{ty.element if ty.element != 'real' else ''}[{' '.join(map(axis, ty.axes))}]"
 
@@ -89,7 +89,7 @@ def _advice(a: ArrayType, b: ArrayType, g: str) -> str:
             # If sizes differ too, the order is reported first.
             return f"the axes are in another order; expected [{' '.join(a.names)}] in the signature of {g}"
         axis, other = next((x, y) for x, y in zip(a.axes, b.axes, strict=True) if x != y)
-        return f"axis {axis.name} has size {show_size(axis.size)} in one and {show_size(other.size)} in the other"
+        return f"axis {axis.name} has size {show(axis.size)} in one and {show(other.size)} in the other"
     pairs = [(x.name, y.name) for x, y in zip(a.axes, b.axes, strict=True) if x.name != y.name]
     renamed = ", ".join(f"{y} to {x}" for x, y in pairs)
     taken = {x for x, _ in pairs} & set(b.names)

@@ -7,16 +7,19 @@ of arbitrary parts `x1`, `x2`, … of the axis, which the kernel checks like any
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from catdiag.category.diagram import Diagram, Graph, of_graph, reachable
 from catdiag.category.graph_writer import GraphWriter, part_of
 from catdiag.category.index_maps import Read, View, plus
 from catdiag.category.ops import Box, FoldOp, GroupOp, reindex_box
 from catdiag.category.substitution import inline
-from catdiag.category.types import ArrayType, Axis, Size, Ty, show_size
+from catdiag.category.types import ArrayType, Axis, Size, Ty
+from catdiag.prover.assumptions import OfSizes
+from catdiag.prover.certification import parse_assumption
+from catdiag.prover.export import size_data
+from catdiag.prover.identifiers import identifier
 from catdiag.rewrite.local_sizes import sizes_in
 from catdiag.rewrite.matching.unify import Unifier
 from catdiag.schedule.accumulation import states_only
@@ -191,10 +194,12 @@ class ListParts:
 
     def assumed(self, assume: Sequence[str]) -> tuple[str, ...]:
         """The assumptions about sizes with the sum of the part sizes in place of the size of the list."""
-        for symbol in self.put:
-            total = "(" + " + ".join(map(show_size, self.sizes)) + ")"
-            assume = [re.sub(rf"\b{re.escape(symbol)}\b", total, text) for text in assume]
-        return tuple(assume)
+        put = {identifier(symbol): size_data(total) for symbol, total in self.put.items()}
+
+        def now(s: Any) -> Any:
+            return [s[0], *map(now, s[1:])] if isinstance(s, list) else put.get(s, s)
+
+        return tuple(OfSizes.of(now(parse_assumption(text))) for text in assume) if put else tuple(assume)
 
     def body(self, diagram: Diagram, part: int | None = None) -> Diagram:
         """A body of the loop, with the size of a part as its block size, if a part is given."""

@@ -21,7 +21,9 @@ from catdiag.category.formula import MINUS_INFINITY, Formula, infix, symbol
 from catdiag.category.ops import Box, Const, FoldOp, Map, const_box, reduce_box
 from catdiag.category.substitution import inline
 from catdiag.category.types import ArrayType
+from catdiag.prover.assumptions import OfSizes
 from catdiag.prover.condition_formulas import Condition
+from catdiag.prover.export import size_data
 from catdiag.rewrite.box_formulas import wires_of
 from catdiag.rewrite.claims import Claims, Form, Verdict, truth
 from catdiag.rewrite.list_states import Assembly, ListParts, on_arbitrary_inputs, on_whole_axes, opened, part_sizes
@@ -203,7 +205,7 @@ def _in_loop(
         assume = parts.assumed(claims.assume)
         if stepping:
             now, _ = parts.step(parts.state(0), 1)
-            assume = (*assume, f"{parts.sizes[0]} >= 0")
+            assume = (*assume, OfSizes.of(["le", 0, size_data(parts.sizes[0])]))
         else:
             now, _ = parts.merge(parts.state(0), parts.state(1))
         graph = inline(op.step if stepping else op.merge).graph

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol
 
-from catdiag.category.types import ArrayType, show_size, size_value
+from catdiag.category.types import ArrayType, show, size_value
 from catdiag.runtime.autograd import register_backward, register_no_backward
 from catdiag.runtime.module_cache import ModuleSource, SourceArgument, digest, needed
 
@@ -121,4 +121,4 @@ def register(compiled: Launchable, passes: ForwardAndBackward | None = None, bac
 
 def _shape(ty: ArrayType, sizes: dict[str, int]) -> list[Any]:
     # A composite size may be known as a whole where its symbols are not.
-    return [sizes.get(show_size(a.size)) or size_value(a.size, sizes) for a in ty.axes]
+    return [sizes.get(show(a.size)) or size_value(a.size, sizes) for a in ty.axes]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from importlib import import_module
 
 import pytest
@@ -141,3 +142,11 @@ def test_sizes_are_found_by_solving(texts: list[str], least: int, first: list[di
     assert all(assumptions.holds(c, sizes) for c in assume for sizes in found)
     assert all(sizes in found for sizes in first)
     assert found[0] == first[0]
+
+
+@pytest.mark.parametrize("text", ["n >= 2", "2*m + 1 < n", "n == (a + b)*m", "size('ξ') >= 0"])
+def test_an_assumption_that_is_made_of_data_says_what_its_text_says(text: str) -> None:
+    made = assumptions.OfSizes.of(parse_assumption(text))
+    assert parse_assumption(made) == parse_assumption(text) == parse_assumption(str(made))
+    again = pickle.loads(pickle.dumps(made))
+    assert (again, again.condition) == (made, made.condition)

@@ -17,7 +17,7 @@ from catdiag.category.formula_names import BIG
 from catdiag.category.op_facts import contracts
 from catdiag.category.ops import op_row
 from catdiag.category.scalars import Cast
-from catdiag.category.types import ArrayType, Axis, Ty, show_size, size_symbols
+from catdiag.category.types import ArrayType, Axis, Ty, show, size_symbols
 from catdiag.draw.label_formulas import label
 from catdiag.draw.memory_levels import RolePlacement
 from catdiag.draw.scene import FrameKind, ShapeKind, plain
@@ -447,6 +447,6 @@ def _labels(local: Collection[str]) -> Callable[[Axis], str]:
     """A function for the label of an axis: its name, or its size where that is a part of the axis only."""
 
     def named(axis: Axis) -> str:
-        return show_size(axis.size) if size_symbols(axis.size) & set(local) else axis.name
+        return show(axis.size) if size_symbols(axis.size) & set(local) else axis.name
 
     return named

@@ -5,8 +5,10 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import reduce
 from typing import Any
 
+from catdiag.category.formula import added, powered, scaled, symbol
 from catdiag.prover.refute.exact_reals import Interval, MinusInfinity, Powers, Unclear, add, bounds, mul
 
 
@@ -75,23 +77,14 @@ class Function:
         return Function(tuple(Fraction(c) for c in data["polynomial"]), table)
 
     def __str__(self) -> str:
-        powers = ["", "t", *(f"t{_raised(k)}" for k in range(2, len(self.coefficients)))]
-        parts = [
-            power if power and c == 1 else f"{c}·{power}" if power else str(c)
-            for c, power in zip(self.coefficients, powers, strict=False)
-            if c
-        ]
+        terms = [scaled(c, powered(symbol("t"), k)) for k, c in enumerate(self.coefficients) if c]
         arguments = len(self.table[0][0]) if self.table else 0
         t = "x₁" if arguments == 1 else "x₁ + 2·x₂ + …"
-        text = " + ".join(parts) or "0"
-        if any("t" in p for p in parts):
+        text = str(reduce(added, terms)) if terms else "0"
+        if any(self.coefficients[1:]):
             text += f", t = {t}"
         exceptions = [f"{value} at {', '.join(map(str, known))}" for known, value in self.table]
         return "; ".join([text, *exceptions])
-
-
-def _raised(k: int) -> str:
-    return "".join("⁰¹²³⁴⁵⁶⁷⁸⁹"[int(d)] for d in str(k))
 
 
 def _may_be(x: Any, k: Fraction) -> bool:

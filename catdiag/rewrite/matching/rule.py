@@ -18,6 +18,7 @@ from catdiag.category.ops import Generic, Map
 from catdiag.category.substitution import inline
 from catdiag.prover.api import Undecided, in_time, prove
 from catdiag.prover.assumptions import OfSizes
+from catdiag.prover.certification import parse_assumption
 from catdiag.rewrite.derivation import Derivation, derivation_of, titled
 from catdiag.rewrite.matching.rule_application import Equation, Match, RuleApplication, disjoint, names_of
 from catdiag.rewrite.matching.rule_theorem import proved
@@ -105,7 +106,7 @@ class Rule(Equation):
         if everywhere and at is not None:
             raise CatdiagError("give `at` for one match or `everywhere` for all of them, not both")
         start = derivation_of(diagram)
-        assume = (*start.assume, *(OfSizes(a) for a in assume if a not in start.assume))
+        assume = (*start.assume, *(OfSizes(a, parse_assumption(a)) for a in assume if a not in start.assume))
         # Nothing is known of which boxes in a loop or group come from the source.
         known = start.unchanged[1] if start.unchanged is not None and start.unchanged[0] is start.diagram else None
         if everywhere:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from catdiag.category.diagram import Diagram, Graph, of_graph
 from catdiag.category.graph_writer import GraphWriter
+from catdiag.category.index_maps import show_condition
 from catdiag.category.integer_polynomial import IntPolynomial
 from catdiag.category.ops import Box, Call, Generic, Map, bodies
 from catdiag.category.scalars import Apply
 from catdiag.category.substitution import inline
-from catdiag.category.types import Size, show_size, size_symbols
+from catdiag.category.types import show, size_symbols
 from catdiag.kernel.checker import condition
 from catdiag.prover.api import Theorem, parse_assumption
+from catdiag.prover.assumptions import OfSizes
+from catdiag.prover.export import size_data, size_of_data
 from catdiag.rewrite.matching.splice import Cyclic, Origins, Patch, Trail, opened, patch, spliced
 from catdiag.rewrite.matching.subgraph_search import (
     Nearest,
@@ -146,7 +148,7 @@ class RuleApplication:
 
     def _match(self, fitted: Fitted, made: Patch) -> Match:
         places = self._places(fitted.occurrence)
-        sizes = {s: show_size(v) for s, v in fitted.unifier.sizes.items()}
+        sizes = {s: show(v) for s, v in fitted.unifier.sizes.items()}
         axes = {name: axis.name for name, axis in fitted.unifier.axes.items()}
         weaved = dict.fromkeys(a.name for row in fitted.weaved for a in row)
         return Match(tuple(named(self.site.boxes[p]) for p in places), axes, sizes, tuple(weaved), fitted, made)
@@ -155,8 +157,9 @@ class RuleApplication:
         """Raises Clash unless the rule's hypotheses, with the sizes of the match, follow from the diagram's."""
         known = [condition(c) for c in self.hypotheses]
         for op, left, right in self.rule.theorem.certificate["statement"]["assume"]:
-            sides = [put_sizes(_size(s), fitted.unifier.sizes) for s in (left, right)]
-            symbols = set().union(*(size_symbols(_size(s)) for s in (left, right)))
+            said = [size_of_data(s) for s in (left, right)]
+            sides = [put_sizes(s, fitted.unifier.sizes) for s in said]
+            symbols = set().union(*map(size_symbols, said))
             if unknown := sorted(symbols - set(fitted.unifier.sizes)):
                 if [op, left] == ["le", 1]:
                     continue
@@ -166,12 +169,10 @@ class RuleApplication:
             if [op, left] == ["le", 1] and any(set(m) <= self.symbols for m in IntPolynomial.of(sides[1]).terms):
                 continue
             if not self.ask(known, condition([op, *sides])):
-                sign = {"le": "≤", "lt": "<", "eq": "="}[op]
-                wanted = f"{show_size(_size(left))} {sign} {show_size(_size(right))}"
-                here = f"{show_size(sides[0])} {sign} {show_size(sides[1])}"
+                wanted, here = show_condition((op, *said)), show_condition((op, *sides))
                 also = "" if here == wanted else f", which is {here} here"
                 raise Clash(f"the rule assumes {wanted}{also}: that does not follow from the sizes of the diagram; "
-                            f"assume={[here.replace('≤', '<=').replace(' = ', ' == ')]!r} says so")  # fmt: skip
+                            f"assume={[OfSizes.of([op, *map(size_data, sides)])]!r} says so")  # fmt: skip
 
     def reason(self) -> str:
         """Why there is no match."""
@@ -301,11 +302,6 @@ def _pattern(graph: Graph) -> tuple[Graph, bool]:
         inputs = [names[w] for w in node.inputs]
         names.extend(inputs if only_layout(node.box) else writer.made(node.box, inputs))
     return writer.graph(names[w] for w in graph.outputs), True
-
-
-def _size(data: Any) -> Size:
-    """A size from plain data."""
-    return (data[0], _size(data[1]), _size(data[2])) if isinstance(data, (list, tuple)) else data
 
 
 def disjoint(found: Sequence[Match], site: Wiring) -> list[Match]:

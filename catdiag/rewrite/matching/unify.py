@@ -39,7 +39,7 @@ from catdiag.category.ops import (
     with_bodies,
 )
 from catdiag.category.scalars import Apply
-from catdiag.category.types import ArrayType, Axis, Size, Ty, show_size, size_symbols
+from catdiag.category.types import ArrayType, Axis, Size, Ty, show, size_symbols
 from catdiag.rewrite.matching.subgraph_search import Occurrence, Variables, Wiring, named
 from catdiag.util.errors import MatchUndecided
 
@@ -104,7 +104,7 @@ class Unifier:
                 self.sizes = trial.sizes
                 return
         if not same_size(put_sizes(wanted, self.sizes), given):
-            raise Clash(f"size {show_size(wanted)} of the rule {_is(wanted, self.sizes)}is {show_size(given)} here")
+            raise Clash(f"size {show(wanted)} of the rule {_is(wanted, self.sizes)}is {show(given)} here")
 
     def axis(self, wanted: Axis, given: Axis) -> None:
         """Unifies an axis of the pattern with one of the diagram. Raises Clash."""
@@ -187,7 +187,7 @@ class Unifier:
 
 def _is(size: Size, sizes: Mapping[str, Size]) -> str:
     put = put_sizes(size, sizes)
-    return "" if put == size else f"is {show_size(put)} elsewhere and "
+    return "" if put == size else f"is {show(put)} elsewhere and "
 
 
 # -- an occurrence -----------------------------------------------------------------------------------------
@@ -367,7 +367,7 @@ def _checked(
                 if a.name in wanted:
                     unifier_size = put_sizes(_axis_of(t, local[a.name]).size, unifier.sizes)
                     if not same_size(unifier_size, a.size):
-                        raise Clash(f"axis {a.name} of {named(here)} has size {show_size(a.size)}")
+                        raise Clash(f"axis {a.name} of {named(here)} has size {show(a.size)}")
         inputs: set[str] = set().union(*extra[: len(box.dom)])
         if clash := inputs & set(local):
             name = sorted(clash)[0]
