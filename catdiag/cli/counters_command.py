@@ -107,9 +107,7 @@ def report_lines(derivation: Any, point: ProfilePoint, measured: Measured, lines
     options = ", ".join(f"{n} {v}" for n, v in point.options.items())
     found = [f"{point.operator}: {sizes}; {point.dtype}", f"  {options}"]
     if measured.failures[0]:
-        found.append(
-            f"counters are unavailable here: {measured.failures[0].removeprefix('counters are unavailable: ')}"
-        )
+        found.append(f"counters are unavailable here: {measured.failures[0]}")
         found.append("what is predicted:")
     found += [f"  {name}: {value}" for name, value in measured.about.items()]
     shown = [line for line in lines if _says(line, measured)]

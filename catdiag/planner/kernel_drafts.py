@@ -266,6 +266,7 @@ def cut(
     whole = of_graph(whole.graph, whole.cod, whole.names, f"{row.diagram.title or 'it'}.{said}")
     failed = f"the kernels that save {', '.join(saved) or 'nothing'} were not proved to mean "
     failed += f"{source.title or 'the diagram'} together"
+    why = ""
     if unproved:
         raise NotProvedTogether(f"{failed}: {'; '.join(unproved)}", whole, tuple(unproved))
     theorem: Theorem | None = None
@@ -281,11 +282,11 @@ def cut(
             said = f"{kernels_of_part(ends, error.number)}: it stopped at {error.goal}"
             raise NotProvedTogether(f"{failed}: {said}", whole, (said,)) from error
         except (OpenGoal, KernelError) as error:
-            failed += f": {error}"
+            why = f": {error}"
     if theorem is None:
         theorem = proved(ask, source, whole, True)
     if theorem is None:
-        raise NotProvedTogether(failed, whole, (f"all kernels together{failed.partition(' together')[2]}",))
+        raise NotProvedTogether(failed + why, whole, (f"all kernels together{why}",))
     return Derivation.start(source, ask).then(Cut(saved), whole, theorem, ungrouped=None)
 
 

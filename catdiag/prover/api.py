@@ -158,7 +158,7 @@ def _replaying(f: Diagram, g: Diagram, work: Callable[[], Theorem]) -> Theorem:
             values.append(float(out[found.output][tuple(found.index[a] for a in diagram.cod[found.output].names)]))
         if len(values) == 2 and not found.undefined and all(map(math.isfinite, values)):
             found = replace(found, floats=(values[0], values[1]))
-            raise Refuted(error.message.split("\n")[0], found) from None
+            raise Refuted(error.verdict, found) from None
         raise
 
 

@@ -62,7 +62,7 @@ class OriginalPrograms:
             theorem = prove()
         except Refuted as error:
             if self.agree_on(error.counterexample):
-                raise Undecided(f"{_said(error)}, and {DIFFERENT}", "the results on these numbers") from error
+                raise Undecided(f"{error.verdict}, and {DIFFERENT}", "the results on these numbers") from error
             raise self.with_its_run(error) from None
         where = self.contradiction(assumed or theorem.conditional)
         if where:
@@ -96,7 +96,7 @@ class OriginalPrograms:
         why = self._why_not_run(error.counterexample)
         if not why or self.differ_on_the_example():
             return error
-        said = f"{_said(error)}, as it was imported (its library was not compared: {why})"
+        said = f"{error.verdict}, as it was imported (its library was not compared: {why})"
         return Refuted(said, error.counterexample)
 
     # -- runs ------------------------------------------------------------------------------------------
@@ -228,11 +228,6 @@ class OriginalPrograms:
 
 
 DIFFERENT = "something is read otherwise than it is run"
-
-
-def _said(error: Refuted) -> str:
-    """The sentence of a refutation, without its numbers."""
-    return error.message.split("\n")[0]
 
 
 def _numpy(array: Any) -> Any:

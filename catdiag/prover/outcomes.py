@@ -28,7 +28,7 @@ _SHOWN = 6
 
 
 class Refuted(CatdiagError):
-    """Two diagrams differ: `.counterexample` has `.sizes`, `.arrays`, `.lhs` and `.rhs`.
+    """Two diagrams differ: `.counterexample` has `.sizes`, `.arrays`, `.lhs` and `.rhs`; `.verdict` says it in words.
 
     >>> import catdiag as cd
     >>> twice, square = cd.algorithm("x")(lambda A: A + A), cd.algorithm("x")(lambda A: A * A)
@@ -41,11 +41,11 @@ class Refuted(CatdiagError):
 
     def __init__(self, message: str, counterexample: Counterexample) -> None:
         super().__init__(f"{message}\n{counterexample}")
-        self.counterexample = counterexample
+        self.verdict, self.counterexample = message, counterexample
 
 
 class Undecided(CatdiagError):
-    """Neither a proof nor a counterexample was found: `.goal` is where the proof stopped.
+    """Neither a proof nor a counterexample was found: `.goal` is where the proof stopped, `.verdict` says it in words.
 
     >>> import catdiag as cd
     >>> try:
@@ -57,7 +57,7 @@ class Undecided(CatdiagError):
 
     def __init__(self, message: str, goal: str) -> None:
         super().__init__(f"{message}; it stopped at\n  {goal}")
-        self.goal = goal
+        self.verdict, self.goal = message, goal
 
 
 class Interrupted(CatdiagError):

@@ -162,8 +162,7 @@ def prove_modules(pair: ModulePair, prove: Proving, assume: Sequence[str] = ()) 
         if runs is None or not runs.differ_on_the_example():
             raise
         raise Undecided(
-            f"{error.message.split('; it stopped at')[0]}, and PyTorch gives other numbers on the example: no small "
-            "counterexample was found",
+            f"{error.verdict}, and PyTorch gives other numbers on the example: no small counterexample was found",
             error.goal,
         ) from error
     if runs is None:

@@ -127,7 +127,7 @@ def measure(points: Sequence[ProfilePoint], *, timeout: float = 280.0, profiler:
     assigned = shared_out(found.readings, rows, len(sound))
     for k, own, failure in zip(sound, *assigned, strict=True):
         readings[k] = own
-        failures[k] = f"counters are unavailable: {found.unavailable}" if found.unavailable else failure
+        failures[k] = found.unavailable or failure
     return Measured(tuple(readings), tuple(failures), about)
 
 
