@@ -72,6 +72,35 @@ def test_gradients_are_those_of_autograd(name: str) -> None:
         np.testing.assert_allclose(a, b.numpy(), rtol=1e-10, atol=1e-12)
 
 
+# Functions that have a derivative at 0, or the subgradient 0 in PyTorch, though a root of what is 0 has none.
+ROOTS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
+    "norm": (lambda a: cd.sqrt(cd.sum(a * a, "x")), lambda a: a.norm(dim=1)),
+    "norm beside others": (lambda a: a / (1 + cd.sqrt(cd.einsum("q x, q x -> q", a, a))),
+                           lambda a: a / (1 + a.norm(dim=1, keepdim=True))),
+    "standard deviation": (lambda a: cd.sqrt(cd.sum((a - cd.mean(a, "x")) ** 2, "x") / (cd.size("x") - 1)),
+                           lambda a: a.std(1)),
+    "powers": (lambda a: cd.abs(a) ** 1.5 + (a * a) ** 2.5, lambda a: a.abs() ** 1.5 + (a * a) ** 2.5),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ROOTS)
+def test_gradients_of_roots_are_those_of_autograd_where_they_are_zero(name: str) -> None:
+    ours, theirs = ROOTS[name]
+    program = cd.algorithm("q x")(ours)
+    array = np.array([[0.0, 0.0, 0.0], [0.0, -0.5, 2.0]])
+    tensor = torch.tensor(array, requires_grad=True)
+    out = theirs(tensor)
+    cotangent, tangent = np.random.default_rng(0).normal(size=tuple(out.shape)), np.ones((2, 3))
+    (expected,) = torch.autograd.grad(out, tensor, torch.tensor(cotangent))
+    np.testing.assert_allclose(program.grad().run(array, cotangent), expected.numpy(), rtol=1e-10, atol=1e-12)
+    pushed = (program.jvp().run(array, tangent) * cotangent).sum()
+    np.testing.assert_allclose(pushed, (expected.numpy() * tangent).sum())
+
+
+def test_a_norm_that_is_only_divided_by_has_no_case_at_zero() -> None:
+    assert "where" not in cd.algorithm("x")(lambda a: a / cd.sqrt(cd.sum(a * a, "x"))).grad().code("pseudocode")
+
+
 def test_second_derivatives_have_values_where_rows_are_masked_whole() -> None:
     def ours(Q: Any, K: Any, V: Any, M: Any) -> Any:
         weights = cd.softmax(cd.where(M, cd.einsum("q d, x d -> q x", Q, K), -cd.inf), "x")

@@ -230,6 +230,31 @@ def product(graph: HashConsedGraph, a: int, b: int) -> int:
     return graph.map("mul", a, b)
 
 
+def quotient(graph: HashConsedGraph, wire: int, divisor: int) -> int | None:
+    """The wire without the divisor, where that is a factor of it, or of each of its terms; None where it is not.
+
+    So the derivative of `r·r·r`, with r a root, has a value where r is 0.
+
+    >>> from catdiag.category.types import ArrayType, Ty
+    >>> graph = HashConsedGraph(Ty(*[ArrayType()] * 2))
+    >>> quotient(graph, graph.map("mul", graph.map("mul", 0, 1), 1), 1) == graph.map("mul", 0, 1)
+    True
+    """
+    if wire == divisor:
+        return graph.const(1)
+    fn, node = graph.function_of(wire), graph.node(wire)
+    if node is None or fn not in ("mul", "neg", "add", "sub"):
+        return None
+    if fn == "mul":
+        a, b = node.inputs
+        for one, other in ((b, a), (a, b)):
+            if (rest := quotient(graph, one, divisor)) is not None:
+                return other if graph.const_value(rest) == 1 else graph.map("mul", other, rest)
+        return None
+    parts = [quotient(graph, w, divisor) for w in node.inputs]
+    return None if None in parts else graph.map(fn, *[w for w in parts if w is not None])
+
+
 def broadcast(graph: HashConsedGraph, wire: int, axes: Iterable[Axis]) -> int:
     """The wire with these axes, repeated along those that it lacks; further axes stay."""
     ty = graph.types[wire]
@@ -256,11 +281,14 @@ def weighted(
     gone = {a.name for a in summed}
     given = Guarded.of(graph, wire)
     own = () if weight.condition is None else ((weight.condition, weight.when),)
-    number, core, after = given.number * weight.number, given.wire, list[int]()
+    core, factors = _reduced(graph, given.wire, weight.factors)
+    number, after = given.number * weight.number, list[int]()
     for divisor in weight.divisors:
-        value = graph.const_value(divisor)
+        value, cancelled = graph.const_value(divisor), quotient(graph, core, divisor)
         if value:
             number /= value
+        elif cancelled is not None:
+            core = cancelled
         elif set(graph.names(divisor)) & gone:
             core = graph.map("div", core, divisor)
         else:
@@ -270,7 +298,7 @@ def weighted(
         after.append(top[1][1])
     core_number, inner, outer = graph.const_value(core), list[int](), list[int]()
     guards = without_implied(graph, (*own, *given.guards))
-    guards, elements = of_elements(graph, guards, [core, *weight.factors])
+    guards, elements = of_elements(graph, guards, [core, *factors])
     if not gone:
         guards, elements = (*guards, *elements), ()
     inside = tuple(guard for guard in guards if gone & set(graph.names(guard[0])))
@@ -279,7 +307,7 @@ def weighted(
         (inner if inside or set(graph.names(core)) & gone else outer).append(guarded(graph, around, core))
     else:
         number *= core_number
-    for factor in weight.factors:
+    for factor in factors:
         parts = Guarded.of(graph, factor)
         value = graph.const_value(factor)
         w = factor if parts.guards else parts.wire
@@ -299,6 +327,15 @@ def weighted(
     for divisor in after:
         made = graph.map("div", made, divisor)
     return _real(graph, Guarded(number, tuple(g for g in guards if g not in inside), made).made(graph))
+
+
+def _reduced(graph: HashConsedGraph, wire: int, factors: Sequence[int]) -> tuple[int, tuple[int, ...]]:
+    """A wire and factors with the same product, where a divisor of the wire is in no factor any more."""
+    divided, operands = _operands(graph, wire, "div")
+    for k, factor in enumerate(factors if divided else ()):
+        if (rest := quotient(graph, factor, operands[1])) is not None:
+            return _reduced(graph, operands[0], (*factors[:k], rest, *factors[k + 1 :]))
+    return wire, tuple(factors)
 
 
 def _within(graph: HashConsedGraph, guards: Iterable[tuple[int, bool]], factor: int) -> int:

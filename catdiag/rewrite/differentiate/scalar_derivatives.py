@@ -18,6 +18,7 @@ from fractions import Fraction
 
 from catdiag.category.scalars import Apply, Cast, ScalarFunction, row
 from catdiag.rewrite.differentiate.linear_maps import Weight
+from catdiag.rewrite.differentiate.norm_roots import has_corner_at_zero
 from catdiag.rewrite.hash_consed_graph import HashConsedGraph
 
 Weights = tuple[Weight | None, ...]
@@ -44,6 +45,13 @@ def _tanh(graph: HashConsedGraph, args: Sequence[int], result: int) -> Weights:
 
 def _sigmoid(graph: HashConsedGraph, args: Sequence[int], result: int) -> Weights:
     return (Weight((result, graph.map("sub", graph.const(1), result))),)
+
+
+def _sqrt(graph: HashConsedGraph, args: Sequence[int], result: int) -> Weights:
+    weight = Weight(divisors=(result,), number=Fraction(1, 2))
+    if has_corner_at_zero(graph, args[0], result):
+        weight = replace(weight, condition=graph.map("lt", graph.const(0), result))
+    return (weight,)
 
 
 def _erf(graph: HashConsedGraph, args: Sequence[int], result: int) -> Weights:
@@ -73,7 +81,7 @@ PARTIALS: Mapping[str, Partials] = {
     "neg": lambda graph, args, result: (_MINUS,),
     "exp": lambda graph, args, result: (Weight((result,)),),
     "log": lambda graph, args, result: (Weight(divisors=(args[0],)),),
-    "sqrt": lambda graph, args, result: (Weight(divisors=(result,), number=Fraction(1, 2)),),
+    "sqrt": _sqrt,
     "tanh": _tanh,
     "sigmoid": _sigmoid,
     "erf": _erf,
