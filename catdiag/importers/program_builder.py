@@ -204,13 +204,29 @@ class ProgramBuilder(ValueBuilder):
             at += term.length
         if sum(t.length for t in before) != start or sum(t.length for t in taken) != length:
             return None
+        made = None if length == 1 else self.factors.new(length, factor.hint, taken[0])
         if len(taken) > 1:
             made = self.factors.sum(taken, factor.hint)
-        else:
-            made = self.factors.new(length, factor.hint, taken[0])
         return self._read(
             value, place, factor, made, lambda env: sum((running().size(env.names.size(t)) for t in before), 0)
         )
+
+    def diagonal(self, value: ArrayValue, one: int, other: int) -> ArrayValue:
+        """The elements at equal positions of two dimensions of one length: dimension `one` of the result, which has no
+        other. Raises NotAligned where their lengths differ."""
+        pairs = self.factors.unify(value.dims[one], value.dims[other], self.coexist)
+        dims = [d for k, d in enumerate(value.dims) if k != other]
+        have = self.factors.resolve(value.axes)
+        axes = tuple(dict.fromkeys(next((a for a, b in pairs if b is f), f) for f in have))
+
+        def make(env: Environment) -> Traced:
+            array: Traced = env[value]
+            for a, b in pairs:
+                reads = [(f, env.index([a])) for f in (a, b) if f in have]
+                array = env.read(array, reads, [a]) if reads else array
+            return array
+
+        return self.emit(dims, axes, make, value.element)
 
     def is_traced(self, dim: Dimension, *given: Any) -> bool:
         """Whether a dimension, or a number that is given, has symbols of the trace."""
@@ -262,19 +278,21 @@ class ProgramBuilder(ValueBuilder):
         value: ArrayValue,
         place: int,
         old: AxisFactor,
-        new: AxisFactor,
+        new: AxisFactor | None,
         start: Callable[[Environment], Any],
         stop: Callable[[Environment], Any] | None = None,
     ) -> ArrayValue:
-        dims = [*value.dims[:place], (new,), *value.dims[place + 1 :]]
+        """The positions of an axis from `start` on along a new one; at `start`, where there is none."""
+        made = () if new is None else (new,)
+        dims = [*value.dims[:place], made, *value.dims[place + 1 :]]
         if not self.has(value, old):
             return self.view(value, dims)
-        axes = [new if f is old else f for f in self.factors.resolve(value.axes)]
+        axes = [g for f in self.factors.resolve(value.axes) for g in (made if f is old else (f,))]
 
         def make(env: Environment) -> Traced:
-            at = env.index([new]) + start(env)
+            at = env.index(made) + start(env) if made else start(env)
             fits = None if stop is None else lambda *_: (at, stop(env))
-            return env.read(env[value], [(old, at)], [new], fits=fits)
+            return env.read(env[value], [(old, at)], made, fits=fits)
 
         return self.emit(dims, axes, make, value.element)
 

@@ -9,7 +9,7 @@ from catdiag.frontend import builder as frontend
 from catdiag.frontend import elementwise
 from catdiag.frontend.indexing import gather, indexed
 from catdiag.frontend.tracing import running
-from catdiag.importers.dimensions import Dimension
+from catdiag.importers.dimensions import Dimension, product_of, same_size
 from catdiag.importers.imported_values import ArrayValue, Environment
 from catdiag.importers.program_builder import ProgramBuilder
 from catdiag.importers.torch_calls import AtenCall, Rule, Unsupported, adding, place
@@ -28,6 +28,29 @@ def _embedding(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
 @rule("index_select")
 def _index_select(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     return _gathered(b, call["self"], place(call["self"], call["dim"]), call["index"])
+
+
+@rule("diagonal", "trace")
+def _diagonal(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
+    value, offset = call["self"], call.get("offset", 0)
+    rows, columns = place(value, call.get("dim1", 0)), place(value, call.get("dim2", 1))
+    lengths = b.shape(value)
+    traced = b.is_traced(value.dims[rows]) or b.is_traced(value.dims[columns])
+    if traced and (offset or not _are_square(b, value, rows, columns)):
+        raise Unsupported("a diagonal of a matrix that is not square, or beside the main one, at traced lengths")
+    if offset or lengths[rows] != lengths[columns]:
+        count = min(lengths[rows] + min(offset, 0), lengths[columns] - max(offset, 0))
+        value = b.part(b.part(value, rows, max(-offset, 0), count), columns, max(offset, 0), count)
+    found = b.diagonal(value, rows, columns)
+    last = rows - (columns < rows)
+    if call.name == "trace":
+        return b.reduced(found, [last], False, frontend.sum)
+    return b.view(found, [*found.dims[:last], *found.dims[last + 1 :], found.dims[last]])
+
+
+def _are_square(b: ProgramBuilder, value: ArrayValue, rows: int, columns: int) -> bool:
+    extents = [product_of([f.extent for f in b.factors.resolve(value.dims[k])]) for k in (rows, columns)]
+    return same_size(*extents)
 
 
 @rule("index")

@@ -77,7 +77,7 @@ def _outer(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
 
 @rule("einsum")
 def _einsum(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
-    equation, values = call["equation"].replace(" ", ""), call["tensors"]
+    equation, values = call["equation"].replace(" ", ""), list(call["tensors"])
     left, arrow, right = equation.partition("->")
     words = left.split(",")
     counts = [len(v.dims) - len(w.replace("...", "")) for w, v in zip(words, values, strict=True)]
@@ -94,8 +94,10 @@ def _einsum(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     else:
         output = [f"batch{k}" for k in range(rank)] + sorted({c for c in flat if flat.count(c) == 1 and len(c) == 1})
     for k, word in enumerate(letters):
-        if len(set(word)) != len(word):
-            raise Unsupported(f"the diagonal in operand {k} of einsum {equation!r}")
+        while (repeated := next((c for c in word if word.count(c) > 1), None)) is not None:
+            one, other = [place for place, c in enumerate(word) if c == repeated][:2]
+            values[k] = b.diagonal(values[k], one, other)
+            del word[other]
     for word, value in zip(letters, values, strict=True):
         for letter, dim in zip(word, value.dims, strict=True):
             for factor in b.factors.resolve(dim):

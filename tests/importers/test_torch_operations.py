@@ -31,6 +31,13 @@ def integers(high: int, *shape: int) -> Any:
     return torch.randint(0, high, shape, generator=torch.Generator().manual_seed(high))
 
 
+def written_in_columns(x: Any) -> Any:
+    y = x.clone()
+    y[:, 1:3] += 1
+    y[1:2, 2:] = 0
+    return y
+
+
 def truth(*shape: int) -> Any:
     return real(*shape) > -0.3
 
@@ -233,6 +240,10 @@ SEVERAL: Sequence[tuple[str, Callable[..., Any], tuple[Any, ...]]] = [
     ("einsum implicit", lambda a, b: torch.einsum("ba,bc", a, b), (real(2, 3), real(2, 5))),
     ("gram", lambda a: a @ a.T, (real(3, 5),)),
     ("gram twice", lambda a: (a @ a.T) @ (a @ a.T), (real(3, 5),)),
+    ("einsum of diagonals", lambda a, b: torch.einsum("iij,ij->j", a, b) + torch.einsum("iij,iij->j", a, a),
+     (real(3, 3, 5), real(3, 5))),
+    ("trace", lambda a, b: torch.trace(a @ b) * torch.einsum("ii", a @ b) + torch.trace(a), (real(3, 5), real(5, 3))),
+    ("diagonals", lambda a: torch.diagonal(a, 1, -1, 0) * torch.diagonal(a[:, 0])[1:], (real(3, 2, 3),)),
     ("self einsum", lambda a: torch.einsum("bi,bj->ij", a, a), (real(3, 5),)),
     ("cat", lambda a, b: torch.cat((a, b), 1), (real(2, 3), real(2, 5))),
     ("cat three", lambda a, b, c: torch.cat((a, b, c), 0), (real(2, 3), real(4, 3), real(1, 3))),
@@ -243,6 +254,7 @@ SEVERAL: Sequence[tuple[str, Callable[..., Any], tuple[Any, ...]]] = [
     ("index", lambda t, i: t[:, i], (real(4, 9), integers(9, 2, 5))),
     ("index two", lambda t, i, j: t[:, i, j], (real(4, 9, 8), integers(9, 2, 1), integers(8, 1, 5))),
     ("index apart", lambda t, i, j: t[i, :, j], (real(4, 3, 9), integers(4, 2), integers(9, 2))),
+    ("writes to columns", written_in_columns, (real(3, 5),)),
     ("index diagonal", lambda t: t[torch.arange(5), torch.arange(5)], (real(5, 5),)),
     ("index_select", lambda t, i: t.index_select(1, i), (real(4, 9), integers(9, 5))),
     ("gather", lambda t, i: t.gather(1, i), (real(4, 9), integers(9, 4, 5))),
