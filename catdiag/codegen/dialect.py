@@ -84,12 +84,3 @@ class TileDialect(Dialect):
     def type_of(self, element: str) -> PythonExpression:
         """The type of computed tiles with such elements."""
         return dotted(f"{self.module}.{_TYPES.get(element, 'float32')}")
-
-
-def shape_of(lengths: Sequence[str]) -> str:
-    """The tuple of some lengths.
-
-    >>> shape_of(["x"]), shape_of(["q", "x"])
-    ('(x,)', '(q, x)')
-    """
-    return f"({lengths[0]},)" if len(lengths) == 1 else f"({', '.join(lengths)})"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from catdiag.codegen.syntax import Compare, IfElse, Number, PythonExpression, length_of
 from catdiag.codegen.triton.array_accesses import StoredArray
 from catdiag.codegen.triton.mask_ranges import Affine, affine
 from catdiag.codegen.triton.tile_expressions import Nodes
@@ -23,10 +24,12 @@ class Boxes:
     ones: tuple[str, ...] = ()
     """Lengths of blocks that have to be 1: those of further dimensions along an axis, as of a window."""
 
-    @property
-    def condition(self) -> str:
-        """What follows a descriptor in the launch function: where there is none."""
-        return f" if {' == '.join([*self.ones, '1'])} else None" if self.ones else ""
+    def where_possible(self, descriptor: PythonExpression) -> PythonExpression:
+        """A descriptor, or None where the lengths that have to be 1 are not."""
+        if not self.ones:
+            return descriptor
+        first, *rest = (*map(length_of, self.ones), Number(1))
+        return IfElse(Compare(first, tuple(("==", other) for other in rest)), descriptor, Number(None))
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from catdiag.codegen.kernel_tree import Do, If, PythonStatement, walked
-from catdiag.codegen.syntax import Name, call
+from catdiag.codegen.syntax import FunctionCall, Name, call, dotted
 from catdiag.codegen.triton.kernel_signature import KernelSpec
 from catdiag.codegen.triton.opaque_call import OpaqueCall
 from catdiag.codegen.triton.product_call import ProductCall
@@ -88,13 +88,16 @@ def triggering(kernel: KernelSpec, body: Sequence[PythonStatement]) -> list[Pyth
     return [*body[:place], _dependent(TRIGGER, "the next kernel may begin"), *body[place:]]
 
 
+_STORING = tuple(map(dotted, ("tl.store", "tl.atomic_add", "gl.store")))
+
+
 def _dependent(function: str, note: str) -> PythonStatement:
     return If(Name("dependent"), [Do(call(function), note=note, beside=True)])
 
 
 def _stores(s: PythonStatement) -> bool:
     """Whether a statement writes to memory."""
-    return isinstance(s, Do) and str(s.value).startswith(("tl.store", "tl.atomic_add", "gl.store"))
+    return isinstance(s, Do) and isinstance(s.value, FunctionCall) and s.value.function in _STORING
 
 
 def chain_constants(kernel: KernelSpec) -> list[str]:

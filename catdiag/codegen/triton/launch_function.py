@@ -8,22 +8,44 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from catdiag.category.types import ArrayType, Size
-from catdiag.codegen.dialect import shape_of
 from catdiag.codegen.names import Names
-from catdiag.codegen.syntax import TIMES, bracketed
+from catdiag.codegen.syntax import (
+    TIMES,
+    Compare,
+    ListOf,
+    Logical,
+    Name,
+    Number,
+    PythonExpression,
+    Subscript,
+    TupleOf,
+    bracketed,
+    call,
+    compared,
+    joined,
+    joined_all,
+    length_of,
+)
 from catdiag.codegen.triton.array_accesses import StoredArray
-from catdiag.codegen.triton.array_boxes import Boxes
 from catdiag.codegen.triton.dependent_launch import chain_arguments
 from catdiag.codegen.triton.kernel_builder import sized
 from catdiag.codegen.triton.kernel_signature import KernelSpec
+from catdiag.codegen.triton.launch_expressions import (
+    block_length,
+    padded_length,
+    product_of,
+    programs,
+    ring_bytes,
+    summed_lengths,
+    tile_count,
+)
 from catdiag.codegen.triton.launch_memory import AddedArray, LaunchMemory, OutputBuffer, torch_name
-from catdiag.codegen.triton.launch_parameters import constants_of, factor, rounding, spans_of
+from catdiag.codegen.triton.launch_parameters import constants_of, rounding, spans_of
 from catdiag.codegen.triton.launch_sizes import LaunchSizes, sizes_of_launch
-from catdiag.codegen.triton.mask_ranges import Bound, bound_text
+from catdiag.codegen.triton.mask_ranges import Bound, bound_expression
 from catdiag.codegen.triton.opaque_call import OpaqueCall
 from catdiag.codegen.triton.product_call import ProductCall
 from catdiag.codegen.triton.reserved_names import LAUNCH_WORDS
-from catdiag.schedule.statements import LoopSpan
 
 if TYPE_CHECKING:
     from catdiag.codegen.gluon.pipelined_loop import WarpSpecialized
@@ -68,7 +90,7 @@ class LaunchWriter:
         self.names = Names(own | {b.name for k in every for b in k.boxes} | LAUNCH_WORDS)
         self.boxed = {b.array for k in self.kernels if k.rows for b in k.boxes}
         self.strides: dict[tuple[StoredArray, str], str] = {}
-        self.lengths: dict[str, str] = {}
+        self.lengths: dict[PythonExpression, Name] = {}
         steps: list[KernelSpec | ProductCall | OpaqueCall] = [*self.kernels, *self.calls]
         self.steps = sorted(steps, key=lambda step: step.place)
         self.several = len(self.kernels) > 1 or bool(self.calls)
@@ -84,13 +106,13 @@ class LaunchWriter:
         """Where it has the sizes from that it reads."""
         return sizes_of_launch(self.inputs, [r.array for r in self.buffers], self.kernels, self.sizes)
 
-    def size(self, size: Size) -> str:
+    def size(self, size: Size) -> PythonExpression:
         """A size as an expression of the launch function."""
-        return str(sized(size, self.sizes))
+        return sized(size, self.sizes)
 
-    def shape(self, ty: ArrayType) -> str:
+    def shape(self, ty: ArrayType) -> PythonExpression:
         """A shape as an expression."""
-        return shape_of([self.size(a.size) for a in ty.axes])
+        return TupleOf(tuple(self.size(a.size) for a in ty.axes))
 
     def write(self, line: str) -> None:
         """Writes a line of the function."""
@@ -105,8 +127,8 @@ class LaunchWriter:
         arguments = [a.name for a in self.inputs]
         device = f"{first}.device" if first else "device"
         self.write(f'"""{self.about}"""')
-        for symbol, text in sizes.shown.items():
-            self.write(f"{self.sizes[symbol]} = {text}")
+        for symbol, length in sizes.shown.items():
+            self.write(f"{self.sizes[symbol]} = {length}")
         for array in tensors:
             self.write(f'_expect("{array.name}", {array.name}, {self.shape(array.ty)}, "{" ".join(array.ty.names)}")')
         self._tile_checks()
@@ -169,7 +191,7 @@ class LaunchWriter:
     def _cleared(self, kernel: KernelSpec, array: AddedArray) -> None:
         """The lines that clear an array that tiles are added to, and allocate an array for their parts if asked."""
         name, part, parts = array.sums.name, array.part, array.parts
-        count = " * ".join(factor(self._count(kernel, span)) for span in array.tiles) or "1"
+        count = product_of([tile_count(kernel, span, self.sizes) for span in array.tiles])
         self.write(f"{parts}, {part} = {name}.zero_(), 0  # what groups add to")
         self.write("if deterministic:  # a place for the part of each tile")
         self.write(f"    {parts}, {part} = _parts({name}, {count})")
@@ -208,12 +230,12 @@ class LaunchWriter:
         """The checks of tiles, warps and pipeline stages."""
         free = {*(s for k in self.kernels for s in k.padded), *(k.parts.symbol for k in self.kernels if k.parts)}
         for check, tiles in (
-            ("_positive", {t: t for t in self.tiles if t in free}),
-            ("_powers", {t: t for t in self.tiles if t not in free}),
-            ("_summed", self._depths()),
+            ("_positive", {t: Name(t) for t in self.tiles if t in free}),
+            ("_powers", {t: Name(t) for t in self.tiles if t not in free}),
+            ("_summed", summed_lengths(self.kernels, self.tiles, self.sizes, "fp8" in self.dtypes.values())),
         ):
             if tiles:
-                self.write(f"{check}({', '.join(f'{t}={text}' for t, text in tiles.items())})")
+                self.write(str(call(check, **tiles)))
         places = {k.place: "" for k in self.kernels}
         places.update({k.place: ", 12" for k in self.kernels if k.name in self.specialized_kernels})
         if self.several:
@@ -224,46 +246,26 @@ class LaunchWriter:
             at = f"[{place}]" if self.several else ""
             self.write(f"_runs(num_warps{at}, num_stages{at}{further})")
 
-    def _depths(self) -> dict[str, str]:
-        """The lengths over which matrix products sum, by tile.
-
-        8-bit factors need twice as many entries as 16-bit ones: half of them may be along axes merged with the tile's.
-        A tile alone has enough for 16 bits, since rows of fewer bytes cannot be merged.
-        """
-        found: dict[str, str] = {}
-        for kernel in self.kernels:
-            for tile, merged in kernel.summed.items():
-                if tile in self.tiles and not (merged and tile in found):
-                    beside = [f"_power({self.size(kernel.blocks[b])})" if b in kernel.blocks else b for b in merged]
-                    few = merged and "fp8" in self.dtypes.values()
-                    found[tile] = f"{tile} * min(2, {' * '.join(beside)})" if few else tile
-        return found
-
     def _overflow_checks(self) -> None:
         """The check that 32 bits are enough for positions along axes, past their ends too, and for program ids."""
-        counts: dict[str, str] = {}
+        counts: dict[PythonExpression, str] = {}
         for array in (*self.inputs, *(r.array for r in self.buffers if not r.parts)):
-            counts.update({text: text for text in (self.size(a.size) for a in array.ty.axes)})
+            counts.update({length: str(length) for length in (self.size(a.size) for a in array.ty.axes)})
         for kernel in self.kernels:
             spans = (*kernel.spans, *kernel.single, *kernel.loops)
             lengths = map(self.size, [*(s.size for s in spans), *kernel.blocks.values()])
-            counts.update({text: text for text in lengths})
-            counts[self._programs(kernel)] = f"the number of programs of {kernel.name}"
+            counts.update({length: str(length) for length in lengths})
+            counts[programs(kernel, self.sizes)] = f"the number of programs of {kernel.name}"
             if kernel.chunk is not None:  # the last part may begin past the end
                 loops = [s.symbol for s in kernel.loops if s.axis == kernel.chunk.axis]
-                reached = " * ".join([kernel.chunk.symbol, *loops])
-                counts[f"{self.size(kernel.chunk.size)} + {reached}"] = f"{kernel.chunk.axis}, in whole parts,"
-        checked = {c: name for c, name in counts.items() if not c.isdigit() or int(c) >= LONGEST}
+                reached = product_of([length_of(symbol) for symbol in (kernel.chunk.symbol, *loops)])
+                whole = joined(self.size(kernel.chunk.size), "+", reached)
+                counts[whole] = f"{kernel.chunk.axis}, in whole parts,"
+        checked = {c: name for c, name in counts.items() if not (isinstance(c, Number) and int(str(c)) < LONGEST)}
         if checked:
-            most = next(iter(checked)) if len(checked) == 1 else f"max({', '.join(checked)})"
+            most = next(iter(checked)) if len(checked) == 1 else call("max", *checked)
             self.write(f"if {most} >= {LONGEST}:")
-            self._call("    _long", [f'("{name}", {c})' for c, name in checked.items()])
-
-    def _programs(self, kernel: KernelSpec) -> str:
-        """The expression of the number of programs of a kernel."""
-        grid = [self._count(kernel, span) for span in spans_of(kernel)]
-        grid += [kernel.parts.symbol] if kernel.parts is not None else []
-        return " * ".join(factor(g) for g in grid) or "1"
+            self._call("    _long", [TupleOf((Number(name), c)) for c, name in checked.items()])
 
     def _aligned(self, kernel: KernelSpec) -> None:
         """The line that copies misaligned factors of products to aligned rows, if that pays.
@@ -276,17 +278,14 @@ class LaunchWriter:
             return
         pairs = []
         for array in arrays:
-            reads = [self._count(kernel, span) for span in spans_of(kernel) if span.axis not in array.ty.names]
+            reads = [
+                tile_count(kernel, span, self.sizes) for span in spans_of(kernel) if span.axis not in array.ty.names
+            ]
             if kernel.parts is not None and kernel.parts.axis not in array.ty.names:
-                reads.append(kernel.parts.symbol)
-            pairs.append(f"({array.name}, {' * '.join(map(factor, reads)) or '1'})")
+                reads.append(length_of(kernel.parts.symbol))
+            pairs.append(TupleOf((Name(array.name), product_of(reads))))
         names = ", ".join(a.name for a in arrays) + "," * (len(arrays) == 1)
-        self.write(f"{names} = _aligned({', '.join(pairs)})")
-
-    def _count(self, kernel: KernelSpec, span: LoopSpan) -> str:
-        """The expression of the number of tiles along an axis of the grid."""
-        whole = self.size(span.size)
-        return whole if span in kernel.single else f"_tiles({whole}, {span.symbol})"
+        self.write(f"{names} = {call('_aligned', *pairs)}")
 
     def _named(self) -> None:
         """The lines that name strides and lengths of blocks, so that each is computed once for all kernels."""
@@ -306,50 +305,48 @@ class LaunchWriter:
             self.write(f"{', '.join(names)}{',' * (len(names) == 1)} = {array.name}.stride()")
         for kernel in every:
             blocks = [(name, self._length(kernel, name, self.size(size))) for name, size in kernel.blocks.items()]
-            for name, text in [*blocks, *((name, f"_block({symbol})") for symbol, name in kernel.padded.items())]:
-                if text not in self.lengths:
-                    self.lengths[text] = self.names.fresh(name)
-                    self.write(f"{self.lengths[text]} = {text}")
+            for name, length in [*blocks, *((name, padded_length(symbol)) for symbol, name in kernel.padded.items())]:
+                if length not in self.lengths:
+                    self.lengths[length] = Name(self.names.fresh(name))
+                    self.write(f"{self.lengths[length]} = {length}")
 
-    def _length(self, kernel: KernelSpec, name: str, size: str) -> str:
+    def _length(self, kernel: KernelSpec, name: str, size: PythonExpression) -> PythonExpression:
         """The length of a block of a whole axis: the next power of two, at least 16 if a matrix product needs that."""
         filled = name in kernel.sides and name not in kernel.short
-        return f"{'_block' if filled else '_power'}({size})"
+        return call("_block" if filled else "_power", size)
 
     def _launched(self, kernel: KernelSpec) -> None:
         """The lines that launch a kernel, in its warp-specialized form if it has one and if that fits."""
         if kernel.parts is not None:
-            symbol = kernel.parts.symbol
             loops = [s for s in kernel.loops if s.axis == kernel.parts.axis]
-            block = loops[0].symbol if loops else "1"
-            self.write(f"chunk = max(1, _tiles(_tiles({self.size(kernel.parts.size)}, {symbol}), {block})) * {block}")
-        count = self._programs(kernel)
+            block = length_of(loops[0].symbol if loops else "1")
+            each = call("_tiles", self.size(kernel.parts.size), length_of(kernel.parts.symbol))
+            self.write(f"chunk = {joined(call('max', Number(1), call('_tiles', each, block)), '*', block)}")
+        count = programs(kernel, self.sizes)
         specialized = self.specialized_kernels.get(kernel.name)
         if specialized is None:
             self._plain(kernel, count)
             return
         self._specialized_launch(specialized, kernel, count)
         outer, self.lines = self.lines, []
-        known = dict(self._constants(kernel))
-        self._plain(kernel, count, ", ".join(known.get(block, block) for block in specialized.tiles))
+        self._plain(kernel, count, self._lengths_of(kernel, list(specialized.tiles)))
         read = specialized.rings[0].boxes.array.name
         said = ["        if why:", f'            _plain("{kernel.name}", why, strict, {read}.device)']
         self.lines = [*outer, "    else:", *said, *("    " + line for line in self.lines)]
 
-    def _plain(self, kernel: KernelSpec, count: str, fallback: str = "") -> None:
+    def _plain(self, kernel: KernelSpec, count: PythonExpression, fallback: ListOf | None = None) -> None:
         """The launch of a kernel in its Triton form.
 
         With `fallback`, the lengths of products' columns, this stands in for the warp-specialized form, for which warps
         and stages were chosen. Then warps are rounded to a power of two, and stages reduced to what fits.
         """
         parts = {a.sums: a.parts for a in self.added}
-        arguments = [parts.get(a, a.name) if a in kernel.added else a.name for a in kernel.arrays]
+        arguments: list[object] = [parts.get(a, a.name) if a in kernel.added else a.name for a in kernel.arrays]
         if kernel.boxes:
             self._boxes(kernel)
             arguments += [b.name for b in kernel.boxes]
         arguments += self._numbers(kernel)
-        for name, text in self._constants(kernel):
-            arguments.append(f"{name}={text}")
+        arguments += [f"{name}={value}" for name, value in self._constants(kernel)]
         if kernel.added:
             arguments.append("deterministic=deterministic")
         if "_in_registers" in kernel.helpers:
@@ -359,25 +356,31 @@ class LaunchWriter:
         if kernel.helpers & {"_transposed", "_completed"}:
             arguments.append(f"compiled={self._compiled()}")
         arguments += self._wide(kernel)
-        warps, stages = (f"{name}[{kernel.place}]" if self.several else name for name in ("num_warps", "num_stages"))
-        warps = f"_warps({warps}, [{fallback}])" if fallback else warps
+        warps, stages = self._chosen("num_warps", kernel), self._chosen("num_stages", kernel)
+        warps = call("_warps", warps, fallback) if fallback else warps
         # With fewer than 16 rows per warp, merged from several axes, the compiler of Triton 3.6 aborts the process.
-        joint = [" * ".join(rows) for rows in kernel.merged_rows if all(s in self.tiles or s.isdigit() for s in rows)]
-        if joint:
-            warps = f"min({', '.join([warps, *(f'max(4, {rows} // 16)' for rows in joint)])})"
+        joint = [
+            call("max", Number(4), joined(product_of([length_of(s) for s in rows]), "//", Number(16)))
+            for rows in kernel.merged_rows
+            if all(s in self.tiles or s.isdigit() for s in rows)
+        ]
+        warps = call("min", warps, *joint) if joint else warps
         arguments.append(f"num_warps={warps}")
         if not fallback:
             arguments.append(f"num_stages={stages}")
         if kernel.rows:
-            known = dict(self._constants(kernel))
-            rows = dict.fromkeys(" * ".join(known.get(name, name) for name in names) for names in kernel.rows)
-            arguments.append(f"**_registers({warps}, {', '.join(rows)})")
+            rows = dict.fromkeys(product_of(self._lengths_of(kernel, names).parts) for names in kernel.rows)
+            arguments.append(f"**{call('_registers', warps, *rows)}")
         run = f"{kernel.name}[({count},)]"
         arguments += [*rounding(kernel), *chain_arguments(kernel)]
         if fallback:
             self._call("_fitted", [run, stages, *arguments])
         else:
             self._call(run, arguments)
+
+    def _chosen(self, name: str, kernel: KernelSpec) -> PythonExpression:
+        """The warps or stages of a kernel, of which there are several where there are several launches."""
+        return Subscript(Name(name), (Number(kernel.place),)) if self.several else Name(name)
 
     def _numbers(self, kernel: KernelSpec) -> list[str]:
         """The strides, scalars and sizes that a kernel takes as arguments."""
@@ -387,12 +390,12 @@ class LaunchWriter:
         found += [self.sizes[s] for s in kernel.sizes if s not in constants]
         return [*found, *(["chunk"] if kernel.chunk is not None else []), *kernel.added.values()]
 
-    def _call(self, function: str, arguments: Sequence[str], then: str = "") -> None:
+    def _call(self, function: str, arguments: Sequence[object], then: str = "") -> None:
         """Writes a call, broken into lines, followed by `then`."""
         indent = " " * (len(function) - len(function.lstrip()))
         self.write(f"{function}(")
         line = ""
-        for argument in arguments:
+        for argument in map(str, arguments):
             if len(line) + len(argument) > 100:
                 self.write(f"{indent}    {line}")
                 line = ""
@@ -400,60 +403,50 @@ class LaunchWriter:
         self.write(f"{indent}    {line}")
         self.write(f"{indent}){then}")
 
-    def _specialized_launch(self, specialized: WarpSpecialized, plain: KernelSpec, count: str) -> None:
+    def _specialized_launch(self, specialized: WarpSpecialized, plain: KernelSpec, count: PythonExpression) -> None:
         """The launch of a warp-specialized kernel, under the condition that chip, tiles and tensors allow it."""
         kernel, row = self.merged[plain.name], specialized.row.symbol
         known = dict(self._constants(kernel))
-        at = f"[{plain.place}]" if self.several else ""
         arrays = list(dict.fromkeys(r.boxes.array.name for r in specialized.rings))
-        columns = ", ".join(known.get(block, block) for block in specialized.tiles)
-        shared = self._shared(specialized, known, at)
-        counts = [row, f"num_warps{at}", f"num_stages{at}", f"[{columns}]", shared]
+        stages, columns = self._chosen("num_stages", plain), self._lengths_of(kernel, list(specialized.tiles))
+        counts = [row, self._chosen("num_warps", plain), stages, columns, ring_bytes(specialized, known, stages)]
         tensors = [f"{name}={name}" for name in arrays]
         self._call("groups, why = _groups", [*counts, *tensors], ' if specialized else (0, "")')
+        each = {row: joined(Name(row), "//", Name("groups"))}
         shapes = {
-            r.boxes.name: "[" + ", ".join(
-                f"{row} // groups" if r.rows and b == row else known.get(b, b) for b in r.boxes.shape) + "]"
+            r.boxes.name: ListOf(tuple(block_length(b, {**known, **each} if r.rows else known) for b in r.boxes.shape))
             for r in specialized.rings
-        }  # fmt: skip
+        }
         boxes = [(r.boxes.array.name, shapes[r.boxes.name]) for r in specialized.rings]
         self.write("if groups:")
-        self._call("    why = _unboxed", [f'("{name}", {name}, {shape})' for name, shape in boxes])
+        self._call("    why = _unboxed", [TupleOf((Number(name), Name(name), shape)) for name, shape in boxes])
         self.write("if groups and not why:")
         outer, self.lines = self.lines, []
         for ring in specialized.rings:
             self.write(f"{ring.boxes.name} = _boxes({ring.boxes.array.name}, {shapes[ring.boxes.name]})")
         arguments = [*(a.name for a in kernel.arrays), *self._numbers(kernel), *(b.name for b in kernel.boxes)]
         constants = constants_of(kernel)
-        arguments += [f"{name}={text}" for name, text in known.items() if name in constants]
+        arguments += [f"{name}={value}" for name, value in known.items() if name in constants]
         if "_tanh" in specialized.compute.helpers:
             arguments.append(f"fast={self._fast()}")
         arguments += self._wide(kernel)
         arguments += [
             f"{specialized.names['groups']}=groups",
-            f"{specialized.names['stages']}=num_stages{at}",
+            f"{specialized.names['stages']}={stages}",
             "num_warps=4",
         ]
         arguments += [*rounding(kernel), *chain_arguments(kernel)]
         self._call(f"{kernel.name}[({count},)]", arguments)
         self.lines = [*outer, *("    " + line for line in self.lines)]
 
-    def _shared(self, specialized: WarpSpecialized, known: Mapping[str, str], at: str) -> str:
-        """The bytes of shared memory of a kernel's rings: 2 per element, and 8 per barrier."""
-        blocks = {r: " * ".join(known.get(b, b) for b in r.boxes.shape if b != "1") for r in specialized.rings}
-        iterations, rows = (" + ".join(text for r, text in blocks.items() if r.rows is of) for of in (False, True))
-        count = sum(not r.rows for r in specialized.rings)
-        each = f"num_stages{at} * ({iterations} + {8 * count})"
-        return f"2 * ({each}{f' + {rows} + {4 * (len(blocks) - count)}' if rows else ''})"
-
     def _wide(self, kernel: KernelSpec) -> list[str]:
         """The constant `wide`: whether offsets within tiles may need more than 32 bits."""
         known = dict(self._constants(kernel))
 
-        def steps(most: Bound, stride: str) -> str:
-            return f"{bracketed(bound_text(most, known), TIMES)} * {stride}"
+        def steps(most: Bound, stride: str) -> PythonExpression:
+            return joined(bracketed(bound_expression(most, known), TIMES), "*", Name(stride))
 
-        reaches = (" + ".join(steps(n, self.strides[a, axis]) for a, axis, n in far) for far in kernel.reaches)
+        reaches = (joined_all("+", [steps(n, self.strides[a, axis]) for a, axis, n in far]) for far in kernel.reaches)
         sums = list(dict.fromkeys(reaches))
         if len(sums) == 1:
             self.write(f"wide = {sums[0]} >= 2**31")
@@ -474,27 +467,28 @@ class LaunchWriter:
     def _boxes(self, kernel: KernelSpec) -> None:
         """The lines that make tensor descriptors; one is None where the tensor, the block or the chip allows none."""
         for box in kernel.boxes:
-            self.write(f"{box.name} = _copied({box.array.name}, {self._shape_of(kernel, box)}){box.condition}")
+            descriptor = call("_copied", Name(box.array.name), self._lengths_of(kernel, box.shape))
+            self.write(f"{box.name} = {box.where_possible(descriptor)}")
 
-    def _shape_of(self, kernel: KernelSpec, boxes: Boxes) -> str:
+    def _lengths_of(self, kernel: KernelSpec, blocks: Sequence[str]) -> ListOf:
+        """The lengths of blocks in a launch."""
         known = dict(self._constants(kernel))
-        return f"[{', '.join(known.get(b, b) for b in boxes.shape)}]"
+        return ListOf(tuple(block_length(block, known) for block in blocks))
 
-    def _constants(self, kernel: KernelSpec) -> list[tuple[str, str]]:
+    def _constants(self, kernel: KernelSpec) -> list[tuple[str, PythonExpression]]:
         """The compile-time constants of a kernel: (name, expression in the launch function)."""
-        found = [(kernel.sizes.get(s, s), self.sizes[s]) for s in kernel.constants]
+        found: list[tuple[str, PythonExpression]]
+        found = [(kernel.sizes.get(s, s), Name(self.sizes[s])) for s in kernel.constants]
         for name, size in kernel.blocks.items():
             found.append((name, self.lengths[self._length(kernel, name, self.size(size))]))
-        for span in (*kernel.spans, *kernel.loops):
-            found.append((span.symbol, span.symbol))
-        if kernel.parts is not None:
-            found.append((kernel.parts.symbol, kernel.parts.symbol))
-        for symbol, name in kernel.padded.items():
-            found.append((name, self.lengths[f"_block({symbol})"]))
+        spans = (*kernel.spans, *kernel.loops, *([] if kernel.parts is None else [kernel.parts]))
+        found += [(span.symbol, length_of(span.symbol)) for span in spans]
+        found += [(name, self.lengths[padded_length(symbol)]) for symbol, name in kernel.padded.items()]
         for name, span in kernel.exact.items():
-            whole = self.size(span.size)
-            test = f"{whole} % {span.symbol} == 0{f' < {whole}' * (span in kernel.loops)}"
+            whole, tile = self.size(span.size), length_of(span.symbol)
+            ends = (("==", Number(0)), *([("<", whole)] if span in kernel.loops else []))
+            test: PythonExpression = Compare(joined(whole, "%", tile), ends)
             if span.symbol in kernel.padded:
-                test = f"{self.lengths[f'_block({span.symbol})']} == {span.symbol} and {test}"
+                test = Logical("and", (compared(self.lengths[padded_length(span.symbol)], "==", tile), test))
             found.append((name, test))
         return found

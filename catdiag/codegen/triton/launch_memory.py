@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 from catdiag.category.types import ArrayType, Size
-from catdiag.codegen.dialect import shape_of
+from catdiag.codegen.syntax import Name, PythonExpression, TupleOf
 from catdiag.codegen.triton.array_accesses import StoredArray
 from catdiag.codegen.triton.buffer_arena import WorkBuffer
 from catdiag.codegen.triton.kernel_signature import KernelSpec
@@ -61,7 +61,7 @@ class LaunchMemory:
     buffers: Sequence[OutputBuffer]
     merged_arrays: Sequence[StoredArray]
     boxed: Collection[StoredArray]
-    size: Callable[[Size], str]
+    size: Callable[[Size], PythonExpression]
     added: Sequence[AddedArray] = ()
     merged_buffers: dict[StoredArray, StoredArray] = field(init=False)
     """Buffers that are allocated with merged axes: the arrays that are."""
@@ -172,14 +172,14 @@ class LaunchMemory:
             return f"_room({shape}, {dtype}, {device})"
         return f"torch.empty({shape}, dtype={dtype}, device={device})"
 
-    def _shape(self, buffer: OutputBuffer, order: Sequence[str] = ()) -> str:
+    def _shape(self, buffer: OutputBuffer, order: Sequence[str] = ()) -> PythonExpression:
         """The shape of an array as an expression, its axes in an order."""
         sizes = self._sizes(buffer.array.ty)
         if buffer.parts:
-            sizes[buffer.array.ty.names[0]] = buffer.parts
-        return shape_of([sizes[name] for name in order or sizes])
+            sizes[buffer.array.ty.names[0]] = Name(buffer.parts)
+        return TupleOf(tuple(sizes[name] for name in order or sizes))
 
-    def _sizes(self, ty: ArrayType) -> dict[str, str]:
+    def _sizes(self, ty: ArrayType) -> dict[str, PythonExpression]:
         return {a.name: self.size(a.size) for a in ty.axes}
 
     @property
@@ -205,9 +205,9 @@ class LaunchMemory:
         for array, memory in self.merged_buffers.items():
             place, order = _unmerged(array, memory)
             sizes = self._sizes(array.ty)
-            parts = [sizes[n] for n in order[place : place + len(order) - len(memory.ty.axes) + 1]]
+            parts = TupleOf(tuple(sizes[n] for n in order[place : place + len(order) - len(memory.ty.axes) + 1]))
             turned = f".permute({tuple(map(order.index, array.ty.names))})" if order != array.ty.names else ""
-            lines.append(f"{array.name} = {memory.name}.unflatten({place}, {shape_of(parts)}){turned}")
+            lines.append(f"{array.name} = {memory.name}.unflatten({place}, {parts}){turned}")
         return lines
 
     def merged_inputs(self) -> list[str]:

@@ -44,8 +44,3 @@ def spans_of(kernel: KernelSpec) -> tuple[LoopSpan, ...]:
 def rounding(kernel: KernelSpec) -> list[str]:
     """The option of a launch that turns fused multiply-add off, if the kernel needs that."""
     return ["enable_fp_fusion=False"] if kernel.separately_rounded else []
-
-
-def factor(text: str) -> str:
-    """An expression of the launch function as a factor of a product."""
-    return f"({text})" if " " in text and not text.startswith(("(", "_tiles")) else text

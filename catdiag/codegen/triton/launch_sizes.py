@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from catdiag.category.types import Size, size_symbols
+from catdiag.codegen.syntax import PLUS, TIMES, Number, PythonExpression, Subscript, bracketed, dotted, joined
 from catdiag.codegen.triton.array_accesses import StoredArray
 from catdiag.codegen.triton.kernel_builder import sized
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 class LaunchSizes:
     """`shown` gives the expression of each size that a shape determines; `wanted` are those that must be arguments."""
 
-    shown: Mapping[str, str]
+    shown: Mapping[str, PythonExpression]
     wanted: Sequence[str]
 
 
@@ -29,26 +30,26 @@ def sizes_of_launch(
     names: Mapping[str, str],
 ) -> LaunchSizes:
     """The sizes that a launch of kernels reads; `names` are those of sizes, `results` the arrays that it allocates."""
-    shown: dict[str, str] = {}
+    shown: dict[str, PythonExpression] = {}
     wanted: dict[str, None] = {}
-    composite: list[tuple[Size, str]] = []
+    composite: list[tuple[Size, PythonExpression]] = []
     for array in inputs:
         for n, axis in enumerate(array.ty.axes):
-            text = f"{array.name}.shape[{n}]"
+            length: PythonExpression = Subscript(dotted(f"{array.name}.shape"), (Number(n),))
             if isinstance(axis.size, str):
-                shown.setdefault(axis.size, text)
+                shown.setdefault(axis.size, length)
             else:
-                composite.append((axis.size, text))
+                composite.append((axis.size, length))
             wanted.update(dict.fromkeys(sorted(size_symbols(axis.size))))
     count = -1
     while count < len(shown):  # what one shape determines may be what another one lacks
         count = len(shown)
-        for size, text in composite:
+        for size, length in composite:
             unknown = size_symbols(size) - set(shown)
             if len(unknown) == 1:
                 (symbol,) = unknown
-                solved = _solved(size, symbol, text, names)
-                if solved:
+                solved = _solved(size, symbol, length, names)
+                if solved is not None:
                     shown[symbol] = solved
     for kernel in kernels:
         wanted.update(dict.fromkeys((*kernel.sizes, *kernel.constants)))
@@ -58,22 +59,21 @@ def sizes_of_launch(
     return LaunchSizes(shown, [s for s in wanted if s not in shown and s in names])
 
 
-def _solved(size: Size, symbol: str, text: str, names: Mapping[str, str]) -> str:
-    """The expression of a symbol, solved from the expression `text` of a size that contains it; "" if not solved.
+def _solved(size: Size, symbol: str, found: PythonExpression, names: Mapping[str, str]) -> PythonExpression | None:
+    """The expression of a symbol, solved from that of a size that contains it; None if it is not solved.
 
-    >>> _solved(("*", ("*", "h", 2), "d"), "h", "x.shape[1]", {"h": "h", "d": "d"})
-    'x.shape[1] // d // 2'
+    >>> print(_solved(("*", ("*", "h", 2), "d"), "h", Name("n"), {"h": "h", "d": "d"}))
+    n // d // 2
     """
     if size == symbol:
-        return text
+        return found
     if not isinstance(size, tuple):
-        return ""
+        return None
     op, a, b = size
     if op == "+" and a == b == symbol:
-        return f"{text} // 2"
+        return joined(bracketed(found, TIMES), "//", Number(2))
     for one, other in ((a, b), (b, a)):
         if symbol in size_symbols(one) and symbol not in size_symbols(other):
-            known = sized(other, names)
-            rest = f"{text} - {known}" if op == "+" else f"{text} // {known}"
-            return _solved(one, symbol, f"({rest})" if op == "+" and one != symbol else rest, names)
-    return ""
+            sign, level = ("-", PLUS) if op == "+" else ("//", TIMES)
+            return _solved(one, symbol, joined(bracketed(found, level), sign, sized(other, names)), names)
+    return None

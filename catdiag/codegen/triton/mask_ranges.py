@@ -11,7 +11,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from catdiag.codegen.syntax import ATOM, PLUS, TIMES, Code, PythonExpression, bracketed, call, joined_all, length_of
+from catdiag.codegen.syntax import (
+    PLUS,
+    TIMES,
+    Number,
+    PythonExpression,
+    bracketed,
+    call,
+    joined_all,
+    length_of,
+)
 from catdiag.codegen.triton.tile_expressions import Nodes
 from catdiag.codegen.triton.tile_nodes import Dim, TileNode
 
@@ -122,18 +131,17 @@ _BOUNDED_BY = {"add": "add", "sub": "add", "mul": "mul", "max": "max", "min": "m
 """The function of bounds that bounds a function of integers."""
 
 
-def bound_text(bound: Bound, names: Mapping[str, str]) -> PythonExpression:
+def bound_expression(bound: Bound, names: Mapping[str, PythonExpression]) -> PythonExpression:
     """A bound as an expression; `names` are the expressions of names.
 
-    >>> print(bound_text(("mul", ("n", ("add", ("m", 1)))), {"n": "a + b"}))
+    >>> print(bound_expression(("mul", ("n", ("add", ("m", 1)))), {"n": joined(Name("a"), "+", Name("b"))}))
     (a + b) * (m + 1)
     """
     if isinstance(bound, int):
-        return length_of(str(bound))
+        return Number(bound)
     if isinstance(bound, str):
-        text = names.get(bound, bound)
-        return Code(text, PLUS if " " in text else ATOM)
-    parts = [bound_text(b, names) for b in bound[1]]
+        return names.get(bound) or length_of(bound)
+    parts = [bound_expression(b, names) for b in bound[1]]
     if bound[0] == "max":
         return call("max", *parts)
     level, sign = (TIMES, "*") if bound[0] == "mul" else (PLUS, "+")
