@@ -13,13 +13,14 @@ they must give the same numbers, and at other sizes; after a refutation, on the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from catdiag.category.diagram import Diagram, of_graph
-from catdiag.category.types import size_symbols
+from catdiag.category.types import ArrayType, Axis, size_symbols
 from catdiag.importers.torch_buffers import FromParameters
 from catdiag.importers.torch_export import from_torch_pair
 from catdiag.prover import Refuted, Undecided
@@ -65,7 +66,7 @@ class ModulePair:
         one, other = from_torch_pair(first, second, example, parameters=parameters, **ways)
         notes = tuple(dict.fromkeys((*one.example.notes, *other.example.notes)))
         sizes = {**one.example.sizes, **other.example.sizes}
-        programs = one.diagram, _with_axes_of(one.diagram, other.diagram)
+        programs = one.diagram, with_axes_of(one.diagram, other.diagram)
         again = partial(ModulePair.imported, first, second, example, parameters)
         plain = {"read_roots": False}
         others = {
@@ -119,7 +120,7 @@ class ModulePair:
         return all(np.allclose(a, b, equal_nan=True, **near) for a, b in zip(one, other, strict=True))
 
 
-def _with_axes_of(one: Diagram, other: Diagram) -> Diagram:
+def with_axes_of(one: Diagram, other: Diagram) -> Diagram:
     """The other program with the names of the first for axes that it makes itself, where arrays come out equal: an
     import has no names for these, and makes some up."""
     from catdiag.prover.internal_equivalences import Screened, axis_names
@@ -128,9 +129,31 @@ def _with_axes_of(one: Diagram, other: Diagram) -> Diagram:
     names = {} if screened is None else axis_names(screened)
     if screened is None or not names:
         return other
-    axes = {axis.name: axis for ty in screened.left.graph.wire_types() for axis in ty.axes}
-    made = Unifier(axes={name: axes[own] for name, own in names.items()}).diagram(other)
+    ours, theirs = (_axes(d.graph.wire_types()) for d in (screened.left, screened.right))
+    outside = _axes((*other.dom, *other.cod))
+    axes = {
+        name: ours[own]
+        for name, own in names.items()
+        if {theirs[name].kind, ours[own].kind} == {"name"} and not {name, own} & outside.keys()
+    }
+    unused = (name for k in count() if (name := f"a_{k}") not in {*ours, *theirs})
+    taken = {axis.name for axis in axes.values()}
+    # Two axes stay two: one whose name another one gets is given an unused name.
+    axes |= {name: Axis(next(unused), theirs[name].size) for name in theirs if name in taken and name not in axes}
+    atoms = Unifier(axes=axes)
+    made = Unifier(axes={name: atoms.put(axis) for name, axis in theirs.items()}).diagram(other)
     return of_graph(made.graph, other.cod, other.names, other.title)
+
+
+def _axes(types: Iterable[ArrayType]) -> dict[str, Axis]:
+    """The axes of arrays, and the parts of these, by name."""
+    found: dict[str, Axis] = {}
+    left = [axis for ty in types for axis in ty.axes]
+    while left:
+        axis = left.pop()
+        found.setdefault(axis.name, axis)
+        left += axis.parts
+    return found
 
 
 def _symbols(diagram: Diagram) -> set[str]:

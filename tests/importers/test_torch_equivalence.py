@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 import catdiag as cd
 
 torch = pytest.importorskip("torch")
+from catdiag.testing.module_pairs import with_axes_of  # noqa: E402
+
 nn, F = torch.nn, torch.nn.functional
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
 real = torch.randn
@@ -120,3 +123,48 @@ def test_sizes_at_which_pytorch_gives_no_result_are_no_counterexample() -> None:
             lambda x: x.topk(2, -1)[0][..., 1], lambda x: x.max(-1).values, example=(torch.randn(3, 4),)
         )
     assert "x_1=1" not in str(found.value)
+
+
+def test_two_axes_stay_two_where_one_gets_the_name_of_the_other() -> None:
+    """The sum over pairs is no sum over equal ones, whatever the axes of the other program are called."""
+
+    def scores(a: Any, b: Any) -> Any:
+        return torch.exp(a @ b.mT)
+
+    def over_equal(a: Any, b: Any) -> Any:
+        return torch.einsum("qy,y->q", scores(a, b), torch.tanh(b.sum(-1)))
+
+    def over_pairs(a: Any, b: Any) -> Any:
+        return torch.einsum("qk,y->q", scores(a, b), torch.tanh(b.sum(-1)))
+
+    @cd.algorithm("q d, x d -> q")
+    def left(a, b):  # type: ignore[no-untyped-def]
+        keys = b.rename(x="y")
+        return cd.einsum("q y, y -> q", cd.exp(cd.einsum("q d, y d -> q y", a, keys)), cd.tanh(cd.sum(keys, "d")))
+
+    @cd.algorithm("q d, x d -> q")
+    def right(a, b):  # type: ignore[no-untyped-def]
+        exponentials = cd.exp(cd.einsum("q d, k d -> q k", a, b.rename(x="k")))
+        return cd.einsum("q k, y -> q", exponentials, cd.tanh(cd.sum(b.rename(x="y"), "d")))
+
+    a, b = real(2, 3).double(), real(4, 3).double()
+    named = cd.Program(with_axes_of(left.diagram, right.diagram))
+    np.testing.assert_allclose(named.run(a.numpy(), b.numpy()), over_pairs(a, b).numpy())
+    meta = a.to("meta"), b.to("meta")  # PyTorch cannot be asked
+    with pytest.raises(AssertionError, match="is false"):
+        cd.testing.assert_equivalent(over_equal, over_pairs, example=meta)
+
+
+def test_the_parts_of_an_axis_are_named_with_it() -> None:
+    """Windows that are shifted, and shifted back along one of two axes."""
+
+    def shifted(back: tuple[int, int]) -> Any:
+        def function(x: Any) -> Any:
+            rolled = x.roll((-1, -1), (1, 2)).unflatten(1, (-1, 2)).unflatten(3, (-1, 2)).transpose(2, 3).relu()
+            return rolled.transpose(2, 3).flatten(1, 2).flatten(2, 3).roll(back, (1, 2))
+
+        return function
+
+    cd.testing.assert_equivalent(shifted((1, 1)), torch.relu, example=(real(1, 4, 6, 3),))
+    with pytest.raises(AssertionError, match="is false"):
+        cd.testing.assert_equivalent(shifted((1, 1)), shifted((1, 0)), example=(real(1, 4, 6, 3),))
