@@ -62,6 +62,7 @@ def sizes_of_launch(
 def _solved(size: Size, symbol: str, found: PythonExpression, names: Mapping[str, str]) -> PythonExpression | None:
     """The expression of a symbol, solved from that of a size that contains it; None if it is not solved.
 
+    >>> from catdiag.codegen.syntax import Name
     >>> print(_solved(("*", ("*", "h", 2), "d"), "h", Name("n"), {"h": "h", "d": "d"}))
     n // d // 2
     """

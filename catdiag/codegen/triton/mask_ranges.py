@@ -134,6 +134,7 @@ _BOUNDED_BY = {"add": "add", "sub": "add", "mul": "mul", "max": "max", "min": "m
 def bound_expression(bound: Bound, names: Mapping[str, PythonExpression]) -> PythonExpression:
     """A bound as an expression; `names` are the expressions of names.
 
+    >>> from catdiag.codegen.syntax import Name, joined
     >>> print(bound_expression(("mul", ("n", ("add", ("m", 1)))), {"n": joined(Name("a"), "+", Name("b"))}))
     (a + b) * (m + 1)
     """
