@@ -35,7 +35,25 @@ from catdiag.category.ops import op_row
 from catdiag.category.scalars import Apply, Cast, signature
 from catdiag.category.types import ArrayType, Axis, Size
 from catdiag.codegen.notation import OPERATORS, Notation, Prefix, Template, grouped, written
-from catdiag.codegen.syntax import AND, ATOM, OR, PLUS, SIGN, TIMES, Code, Name, PythonExpression, bracketed
+from catdiag.codegen.syntax import (
+    AND,
+    ATOM,
+    CHOICE,
+    OR,
+    PLUS,
+    SIGN,
+    TIMES,
+    Code,
+    FunctionCall,
+    ListOf,
+    Name,
+    Number,
+    PythonExpression,
+    Unary,
+    call,
+    dotted,
+    method,
+)
 from catdiag.frontend import builder, nn
 from catdiag.util.errors import CatdiagError, TypeMismatch
 
@@ -122,7 +140,7 @@ class _SourceWriter:
         operands = [self.texts[w] for w in node.inputs]
         text = op_row(BOXES, node.box, "written as source")(self, node.box, operands)
         if isinstance(node.box.op, ops.Const) and wires[0] in self.made_real:
-            text = Code(str(text).removesuffix(".0"), text.level)
+            text = _number(node.box.op.value, whole=True)
         declared: dict[str, Size] = {n: size for w in node.inputs for n, size in self.pending.get(w, {}).items()}
         for ty in node.box.cod:
             declared |= self._learn(ty)
@@ -153,29 +171,21 @@ class _SourceWriter:
         self.sizes = {**found, **self.sizes}
         return found
 
-    def array(self, operand: PythonExpression, ty: ArrayType) -> str:
-        """An operand on which a method is called."""
-        return (
-            f'cd.broadcast({operand}, "")'
-            if not ty.axes and str(operand)[0].isdigit()
-            else str(bracketed(operand, ATOM))
-        )
-
     def map(self, box: ops.Box, operands: Sequence[PythonExpression]) -> PythonExpression:
         """A scalar function."""
         fn = box.op.fn  # type: ignore[attr-defined]
         if isinstance(fn, Cast):
-            return Code(f'cd.cast({operands[0]}, "{fn.dtype}")')
+            return call("cd.cast", operands[0], Number(fn.dtype))
         if isinstance(fn, Apply):
-            return Code(f'cd.apply("{fn.name}", {", ".join(map(str, operands))})')
+            return call("cd.apply", Number(fn.name), *operands)
         if not any(ty.axes for ty in box.dom) and all(_is_number(o) for o in operands):
-            operands = [Code(f'cd.broadcast({operands[0]}, "")'), *operands[1:]]
+            operands = [call("cd.broadcast", operands[0], Number("")), *operands[1:]]
         return written(FUNCTIONS[fn], operands)
 
     def index(self, box: ops.Box, operands: Sequence[PythonExpression]) -> PythonExpression:
         """The positions along an axis."""
         (axis,) = box.cod[0].axes
-        return Code(f'cd.index("{_axis(axis, self.declared)}")')
+        return call("cd.index", Number(_axis(axis, self.declared)))
 
     def rename(self, box: ops.Box, operands: Sequence[PythonExpression]) -> PythonExpression:
         """Axes renamed, transposed, or new."""
@@ -183,26 +193,24 @@ class _SourceWriter:
         pairs = dict(box.op.pairs)  # type: ignore[attr-defined]
         text = operands[0]
         if pairs:
-            plain = all(old.isidentifier() and not keyword.iskeyword(old) for old in pairs)
-            listed = ", ".join(f'{old}="{new}"' if plain else f'"{old}": "{new}"' for old, new in pairs.items())
-            text = Code(f"{self.array(text, given)}.rename({listed if plain else f'**{{{listed}}}'})")
+            function = method(text, "rename").function
+            text = _with_names(function, [], [(old, Number(new)) for old, new in pairs.items()])
         names = [pairs.get(n, n) for n in given.names]
         if names == list(made.names):
             return text
         if set(names) == set(made.names):
-            return Code(f'cd.rearrange({text}, "{" ".join(names)} -> {" ".join(made.names)}")')
-        return Code(f'cd.broadcast({text}, "{" ".join(_axis(a, self.declared) for a in made.axes)}")')
+            return _rearranged(text, names, made.names)
+        return call("cd.broadcast", text, Number(" ".join(_axis(a, self.declared) for a in made.axes)))
 
     def reindex(self, box: ops.Box, operands: Sequence[PythonExpression]) -> PythonExpression:
         """A product or coproduct of axes, taken apart or put together."""
         op = box.op
         assert isinstance(op, Reindex)
         if op.kind == "concat":
-            return Code(f'cd.concat([{", ".join(map(str, operands))}], "{op.axis.name}")')
+            return call("cd.concat", ListOf(tuple(operands)), Number(op.axis.name))
         if op.kind == "slice":
-            return Code(f'cd.slice({operands[0]}, "{op.axis.name}", "{op.axis.parts[op.place].name}")')
-        left, right = (" ".join(ty.names) for ty in (box.dom[0], box.cod[0]))
-        return Code(f'cd.rearrange({operands[0]}, "{left} -> {right}")')
+            return call("cd.slice", operands[0], Number(op.axis.name), Number(op.axis.parts[op.place].name))
+        return _rearranged(operands[0], box.dom[0].names, box.cod[0].names)
 
     def view(self, box: ops.Box, operands: Sequence[PythonExpression]) -> PythonExpression:
         """Reads at index arithmetic."""
@@ -212,20 +220,15 @@ class _SourceWriter:
         if len(op.reads) > 2 or (len(op.reads) == 2 and op.reads[1].at):
             raise TypeMismatch(f"{box.name} reads several arrays: no function of catdiag writes that", box.line)
         if not op.index_axes and read.at == (("1", 0),):
-            rest = " ".join(n for n in given.names if n != "1")
-            return Code(f'cd.rearrange({operands[0]}, "{" ".join(given.names)} -> {rest}")')
-        arguments = [str(operands[0]), f'"{" ".join(_axis(a, self.declared) for a in op.index_axes)}"']
+            return _rearranged(operands[0], given.names, [n for n in given.names if n != "1"])
+        axes = Number(" ".join(_axis(a, self.declared) for a in op.index_axes))
+        options: list[tuple[str, PythonExpression]] = []
         if len(op.reads) == 2:
             self._check_fill(box, read.at, read.where)
-            arguments.append(f"fill={operands[1]}")
+            options.append(("fill", operands[1]))
         positions = [(n, e) for n, e in read.at if e != ("i", n) or n not in {a.name for a in op.index_axes}]
-        plain = all(n.isidentifier() and not keyword.iskeyword(n) for n, _ in positions)
         shown = [(n, self._position(e, op.index_axes, operands)) for n, e in positions]
-        if plain:
-            arguments += [f"{n}={text}" for n, text in shown]
-        else:
-            arguments.append("**{" + ", ".join(f'"{n}": {text}' for n, text in shown) + "}")
-        return Code(f"cd.reindex({', '.join(arguments)})")
+        return _with_names(dotted("cd.reindex"), [operands[0], axes], shown, options)
 
     def _check_fill(self, box: ops.Box, at: Sequence[tuple[str, Expr]], where: Sequence[Cond]) -> None:
         """Raises TypeMismatch where the conditions are not those of `fill`: that positions are inside."""
@@ -235,7 +238,7 @@ class _SourceWriter:
             if own is None or (left != 0 if kind == "le" else right != own.size):
                 raise TypeMismatch(f"{box.name} reads under a condition: no function of catdiag writes that", box.line)
 
-    def _position(self, e: Expr, made: Sequence[Axis], operands: Sequence[PythonExpression]) -> str:
+    def _position(self, e: Expr, made: Sequence[Axis], operands: Sequence[PythonExpression]) -> PythonExpression:
         read = {leaf[1] for leaf in leaves(e) if isinstance(leaf, tuple) and leaf[0] == "i"}
         axes = [a.name for a in made if a.name in read] + sorted(
             str(n) for n in read if n not in {a.name for a in made}
@@ -244,13 +247,13 @@ class _SourceWriter:
             names = {n: n for n in axes}
         else:  # axes that are called by their sizes: the parameters are those of all new axes, in order
             names = {a.name: a.name if a.name.isidentifier() else f"i{k}" for k, a in enumerate(made)}
-        text = str(self._expression(e, names, operands))
-        return f"lambda {', '.join(names.values())}: {text}" if axes else text
+        body = self._expression(e, names, operands)
+        return Code(f"lambda {', '.join(names.values())}: {body}", CHOICE) if axes else body
 
     def _expression(self, e: Expr, names: Mapping[str, str], operands: Sequence[PythonExpression]) -> PythonExpression:
         """Index arithmetic."""
         if isinstance(e, int):
-            return Code(str(e), ATOM if e >= 0 else SIGN)
+            return Number(e)
         if isinstance(e, str):
             return self.size(e)
         if e[0] == "i":
@@ -264,9 +267,9 @@ class _SourceWriter:
         """A size, as that of an axis."""
         axis = next((name for name, own in self.declared.items() if own == size), None)
         if axis is None and isinstance(size, int):
-            return Code(str(size))
+            return Number(size)
         if axis is not None:
-            return Code(f'cd.size("{axis}")')
+            return call("cd.size", Number(axis))
         if not isinstance(size, tuple):
             raise TypeMismatch(f"size {size} of {self.name} is of no axis here: a function writes sizes of axes")
         return written(FUNCTIONS["add" if size[0] == "+" else "mul"], [self.size(part) for part in size[1:]])
@@ -275,10 +278,9 @@ class _SourceWriter:
         """A named diagram: a function of catdiag, or one that is written before."""
         op = box.op
         assert isinstance(op, ops.Call)
-        arguments = ", ".join(map(str, operands))
         known = _function(op)
         if known is not None:
-            return Code(f"{known[0]}({', '.join([arguments, *known[1]])})")
+            return call(known[0], *operands, *map(Number, known[1]))
         if op.body not in self.functions:
             name = _identifier(op.name)
             while name in self.taken:
@@ -288,7 +290,7 @@ class _SourceWriter:
             inner.name = name
             self.functions[op.body] = name
             self.before += [*inner.before, *inner.definition(), "", ""]
-        return Code(f"{self.functions[op.body]}({arguments})")
+        return call(self.functions[op.body], *operands)
 
 
 def _function(op: ops.Call) -> tuple[str, list[str]] | None:
@@ -302,12 +304,44 @@ def _function(op: ops.Call) -> tuple[str, list[str]] | None:
         with suppress(TypeError, CatdiagError):  # a function of other arguments
             made = builder.program(list(op.body.dom), lambda array, function=function: function(array, *axes))
             if [n.box.op for n in made.graph.nodes] == [op]:
-                return f"{prefix}.{op.name}", [f'"{a}"' for a in axes]
+                return f"{prefix}.{op.name}", axes
     return None
 
 
+def _with_names(
+    function: PythonExpression,
+    args: Sequence[PythonExpression],
+    named: Sequence[tuple[str, PythonExpression]],
+    options: Sequence[tuple[str, PythonExpression]] = (),
+) -> PythonExpression:
+    """A call with arguments by the names of axes, as a dictionary where one of them is no identifier."""
+    if all(name.isidentifier() and not keyword.iskeyword(name) for name, _ in named):
+        return FunctionCall(function, tuple(args), (*options, *named))
+    listed = Code("**{" + ", ".join(f"{Number(name)}: {value}" for name, value in named) + "}")
+    return FunctionCall(function, (*args, *(Code(f"{n}={v}") for n, v in options), listed))
+
+
+def _rearranged(array: PythonExpression, names: Sequence[str], made: Sequence[str]) -> PythonExpression:
+    return call("cd.rearrange", array, Number(f"{' '.join(names)} -> {' '.join(made)}"))
+
+
+@dataclass(frozen=True)
+class _Constant(Code):
+    """A number, with all its digits."""
+
+
+def _number(value: Fraction | None, whole: bool) -> PythonExpression:
+    """A number as Python writes it; `whole` numbers without a point."""
+    if value is None:
+        return Unary("-", _Constant("cd.inf"))
+    if value.denominator != 1 and Fraction(float(value)) != value:
+        return call("Fraction", Number(value.numerator), Number(value.denominator))
+    digits = repr(float(value)) if value.denominator != 1 else f"{value.numerator}{'' if whole else '.0'}"
+    return _Constant(digits, SIGN if value < 0 else ATOM)
+
+
 def _is_number(of: PythonExpression) -> bool:
-    return not str(of).strip("-0123456789.e") or str(of) == "-cd.inf"
+    return isinstance(of, _Constant) or (isinstance(of, Unary) and _is_number(of.of))
 
 
 def _is_long(box: ops.Box) -> bool:
@@ -330,31 +364,20 @@ def _makes_real(op: ops.Operation, beside: Sequence[str]) -> bool:
     return "real" in beside or of_integers
 
 
-def _constant(writer: _SourceWriter, box: ops.Box, operands: Sequence[PythonExpression]) -> PythonExpression:
-    value: Fraction | None = box.op.value  # type: ignore[attr-defined]
-    if value is None:
-        return Code("-cd.inf", SIGN)
-    if value.denominator == 1:
-        text = str(value.numerator) if box.cod[0].element == "int" else f"{value.numerator}.0"
-        return Code(text, SIGN if value < 0 else ATOM)
-    if Fraction(float(value)) == value:
-        return Code(repr(float(value)), SIGN if value < 0 else ATOM)
-    return Code(f"Fraction({value.numerator}, {value.denominator})")
-
-
 BOXES: Mapping[type[ops.Op], Callable[[_SourceWriter, ops.Box, Sequence[PythonExpression]], PythonExpression]] = {
     ops.Map: _SourceWriter.map,
-    ops.Reduce: lambda _, box, operands: Code(f'cd.{box.op.monoid}({operands[0]}, "{box.op.axis}")'),  # type: ignore[attr-defined]
-    ops.Einsum: lambda _, box, operands: Code(
-        f'cd.einsum("{", ".join(" ".join(ty.names) for ty in box.dom)} -> {" ".join(box.cod[0].names)}", '
-        f"{', '.join(map(str, operands))})"
+    ops.Reduce: lambda _, box, operands: call(f"cd.{box.op.monoid}", operands[0], Number(box.op.axis)),  # type: ignore[attr-defined]
+    ops.Einsum: lambda _, box, operands: call(
+        "cd.einsum",
+        Number(f"{', '.join(' '.join(ty.names) for ty in box.dom)} -> {' '.join(box.cod[0].names)}"),
+        *operands,
     ),
     ops.Rename: _SourceWriter.rename,
     Reindex: _SourceWriter.reindex,
     View: _SourceWriter.view,
     ops.Index: _SourceWriter.index,
     ops.SizeOf: lambda writer, box, operands: writer.size(box.op.size),  # type: ignore[attr-defined]
-    ops.Const: _constant,
+    ops.Const: lambda _, box, operands: _number(box.op.value, box.cod[0].element == "int"),  # type: ignore[attr-defined]
     ops.Call: _SourceWriter.call,
     ops.Generic: _refused,
     ops.FoldOp: _refused,
