@@ -9,7 +9,16 @@ from contextlib import contextmanager
 
 import typer
 
-from catdiag.util.errors import CatdiagError, DoesNotFit, EqualityUndecided, NotFusable, NotGroupable, NotStreamable
+from catdiag.util.errors import (
+    CatdiagError,
+    DoesNotFit,
+    EqualityUndecided,
+    NotFusable,
+    NotGroupable,
+    NotStreamable,
+    SourcePlace,
+    source_place,
+)
 
 DONE, REFUTED, WRONG_USE, UNDECIDED, NO_FIT, VACUOUS, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
 
@@ -67,10 +76,8 @@ def message_of(error: CatdiagError) -> str:
     >>> message_of(CatdiagError("no such axis", "op.py:3: f()")), message_of(CatdiagError("no such axis", "<string>:1"))
     ('no such axis\\n  at op.py:3: f()', 'no such axis')
     """
-    text, line = own_lines(str(error)), error.line
-    if not line or _of_user(line.split(":", 1)[0]):
-        return text
-    return text.replace(f"\n  at {line}", "", 1)
+    shown = not error.line or _of_user(source_place(error.line))
+    return own_lines(str(error) if shown else error.message)
 
 
 def own_lines(text: str) -> str:
@@ -93,10 +100,9 @@ def own_lines(text: str) -> str:
         text = text[: found.start()] + text[end:]
 
 
-def _of_user(file: str) -> bool:
-    """Whether a file is the user's, and not the script that started the command or an installed package."""
-    parts = file.replace("\\", "/").split("/")
-    return file.endswith(".py") and file != sys.argv[0] and not {"site-packages", "dist-packages"} & set(parts)
+def _of_user(place: SourcePlace) -> bool:
+    """Whether a line is the user's, and not of the script that started the command or of an installed package."""
+    return place.file.endswith(".py") and place.file != sys.argv[0] and not place.installed
 
 
 @contextmanager

@@ -41,13 +41,13 @@ they are those of `io`.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from catdiag.category.diagram import HasDiagram, diagram_of
+from catdiag.category.formula_names import name_parts
 from catdiag.category.integer_polynomial import IntPolynomial, symbol
 from catdiag.chip.hierarchy import CACHE, Hierarchy, Level
 from catdiag.cost.cache_fetches import Fetches
@@ -219,8 +219,9 @@ def level_symbol(base: str, level: int, taken: Collection[str] = ()) -> str:
     """
     if level == 1:
         return base
-    found = re.match(r"([gs])(_.*)", base)
-    name = f"{found[1]}{level}{found[2]}" if found else f"{base}_{level}"
+    parts = name_parts(base)
+    leveled = parts.base in ("g", "s") and parts.below and not parts.number
+    name = f"{parts.base}{level}{base[1:]}" if leveled else f"{base}_{level}"
     while name in taken:
         name += "_"
     return name

@@ -229,8 +229,7 @@ def _edges(search: TileSearch, chosen: Choice) -> tuple[EdgeUse, ...]:
         "L2": chip.l2_bytes_per_s,
     }
     found = []
-    for name, crossed in chosen.prediction.traffic.edge_bytes.items():
-        upper, lower = name.split("-")
+    for (upper, lower), crossed in chosen.prediction.traffic.edge_bytes.items():
         moved = round(crossed)
         found.append(EdgeUse(upper, lower, moved, rates[upper], moved / rates[upper]))
     on_chip = chip.smem_bytes_per_clock * chip.clock_hz * chip.sms

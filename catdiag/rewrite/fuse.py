@@ -21,11 +21,11 @@ from catdiag.category.types import ArrayType, Axis, Ty
 from catdiag.rewrite.derivation import Derivation, NotProved, titled
 from catdiag.rewrite.steps import Fuse
 from catdiag.schedule.live_ranges import is_view
-from catdiag.util.errors import NotFusable
+from catdiag.util.errors import NotFusable, source_place
 from catdiag.util.topological_order import topological_order
 
 Tiles = tuple[tuple[str, str], ...]
-_ASSIGNED = re.compile(r":\d+: ([A-Za-z_]\w*) = ")
+_ASSIGNED = re.compile(r"([A-Za-z_]\w*) = ")
 
 
 @dataclass(frozen=True)
@@ -175,9 +175,9 @@ def assigned(nodes: Sequence[Node]) -> dict[str, tuple[str, Box]]:
     """The source lines that assign a variable, each with the variable and the box that makes its value."""
     found: dict[str, tuple[str, Box]] = {}
     for node in nodes:
-        match = _ASSIGNED.search(node.box.line or "")
-        if node.box.line is not None and match:
-            found[node.box.line] = (match.group(1), node.box)
+        line = node.box.line
+        if line is not None and (match := _ASSIGNED.match(source_place(line).code)):
+            found[line] = (match.group(1), node.box)
     return found
 
 

@@ -9,12 +9,14 @@ from __future__ import annotations
 import importlib
 import linecache
 import os
+import re
 import sys
-from typing import Any
+from typing import Any, NamedTuple
 
 PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
 """The folder of this package: frames of files outside it are the user's, but for those that import."""
 _IMPORTS = ("<frozen", importlib.__file__)
+_LINE = re.compile(r"(.*?):(\d+)(?:: (.*))?\Z", re.DOTALL)
 
 
 def user_line() -> str | None:
@@ -37,6 +39,39 @@ def user_line() -> str | None:
             return None
         frame = frame.f_back
     return None
+
+
+class SourcePlace(NamedTuple):
+    """A line of a file, with its code."""
+
+    file: str
+    number: str
+    code: str
+
+    @property
+    def installed(self) -> bool:
+        """Whether the file is one of an installed package."""
+        return not {"site-packages", "dist-packages"}.isdisjoint(self.file.replace("\\", "/").split("/"))
+
+    @property
+    def short(self) -> str:
+        """The file without its folder, which differs between machines, and the line."""
+        return self.full.replace("\\", "/").rpartition("/")[2]
+
+    @property
+    def full(self) -> str:
+        """The file and the line, without the code."""
+        return f"{self.file}:{self.number}" if self.number else self.file
+
+
+def source_place(line: str) -> SourcePlace:
+    """The parts of what `user_line` gives.
+
+    >>> source_place("/home/op.py:3: y = f(x)"), source_place("/home/op.py:3").short
+    (SourcePlace(file='/home/op.py', number='3', code='y = f(x)'), 'op.py:3')
+    """
+    found = _LINE.match(line)
+    return SourcePlace(line, "", "") if found is None else SourcePlace(*found.groups(""))
 
 
 class CatdiagError(Exception):

@@ -32,7 +32,7 @@ from catdiag.codegen.triton.tile_expressions import NEUTRAL, Nodes
 from catdiag.codegen.triton.tile_fills import Fill
 from catdiag.codegen.triton.tile_nodes import Dim, Scope, TileNode, from_array, terms
 from catdiag.schedule.statements import Let, LoopSpan, NestValue
-from catdiag.util.errors import TypeMismatch
+from catdiag.util.errors import TypeMismatch, source_place
 
 UNROLLED = 4
 """Parts whose states a kernel that merges them loads before it waits for the first."""
@@ -438,10 +438,7 @@ def axes_text(ty: ArrayType) -> str:
 def noted(box: Box) -> str:
     """The comment on a box in generated code: its name, the axes of its result, the user's file and line."""
     axes = f" [{' '.join(box.cod[0].names)}]" if box.cod[0].axes else ""
-    if box.line is None:
-        return f"{box.name}{axes}"
-    place, _, _ = box.line.partition(": ")  # the text of the line may have slashes too
-    return f"{box.name}{axes}, {place.replace(chr(92), '/').rsplit('/', 1)[-1]}"
+    return f"{box.name}{axes}" + (f", {source_place(box.line).short}" if box.line is not None else "")
 
 
 def _refused(box: Box, why: str) -> TypeMismatch:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from catdiag.category.formula_names import name_parts
 from catdiag.draw.plots.plot_numbers import name_of
 from catdiag.draw.plots.plot_style import (
     HATCHES,
@@ -334,7 +335,7 @@ def _draw(ax: Axes, shown: Landscape) -> None:
 
 def _tile(name: str) -> str:
     kinds = {"g": "group tile", "s": "stream block", "p": "parts"}
-    return written(f"{kinds.get(name.partition('_')[0], 'tile')} {name}")
+    return written(f"{kinds.get(name_parts(name).base, 'tile')} {name}")
 
 
 def _points(ax: Axes, shown: Landscape, chosen: float, least: float) -> list[Any]:

@@ -31,6 +31,7 @@ from catdiag.draw.string_diagram.sheets import Address, Cell, sheet_of
 from catdiag.draw.string_diagram.wire_bands import rows
 from catdiag.draw.string_diagram.wire_threads import Pen, Thread
 from catdiag.draw.text_width import text_width
+from catdiag.util.errors import source_place
 
 MARGIN = 12.0
 
@@ -417,10 +418,10 @@ def _titled(cell: Cell) -> str:
 
 def _line(line: str | None) -> str:
     """The user's line with the name of the file; without the folder, which differs between machines."""
-    file, colon, rest = (line or "").replace("\\", "/").partition(".py:")
-    if not colon or {"site-packages", "dist-packages"} & set(file.split("/")):
+    place = source_place(line or "")
+    if not place.file.endswith(".py") or place.installed:
         return ""
-    return f" ({file.rpartition('/')[2]}.py:{rest})"
+    return f" ({place.short}{f': {place.code}' if place.code else ''})"
 
 
 def _described(diagram: Diagram) -> str:

@@ -30,7 +30,7 @@ class MemoryTraffic:
 
     load_bytes: Numbers
     save_bytes: Numbers
-    edge_bytes: Mapping[str, Numbers]
+    edge_bytes: Mapping[tuple[str, str], Numbers]
     touched_bytes: Mapping[str, Numbers]
 
     @staticmethod
@@ -40,20 +40,19 @@ class MemoryTraffic:
         below = load + save
         chip = k.chip
         if not chip.l2_bytes:
-            return MemoryTraffic(load, save, {"HBM-SMEM": below}, {})
+            return MemoryTraffic(load, save, {("HBM", "SMEM"): below}, {})
         near, touched = cache_bytes(k, concurrent_groups, chip.l2_bytes, chip.l2_count)
         near = np.minimum(near, below)
         if not chip.llc_bytes:
-            return MemoryTraffic(load, save, {"HBM-L2": near, "L2-SMEM": below}, {"L2": touched})
+            return MemoryTraffic(load, save, {("HBM", "L2"): near, ("L2", "SMEM"): below}, {"L2": touched})
         far, touched_by_all = cache_bytes(k, concurrent_groups, chip.llc_bytes, 1)
-        edges = {"HBM-LLC": np.minimum(far, near), "LLC-L2": near, "L2-SMEM": below}
+        edges = {("HBM", "LLC"): np.minimum(far, near), ("LLC", "L2"): near, ("L2", "SMEM"): below}
         return MemoryTraffic(load, save, edges, {"LLC": touched_by_all, "L2": touched})
 
     @property
     def hbm_bytes(self) -> Numbers:
         """Bytes that cross the edge to HBM."""
-        edges = self.edge_bytes
-        return edges.get("HBM-LLC", edges.get("HBM-L2", self.load_bytes + self.save_bytes))
+        return next(iter(self.edge_bytes.values()))
 
     def then(self, after: MemoryTraffic) -> MemoryTraffic:
         """That of this run and of one after it."""
@@ -66,8 +65,8 @@ class MemoryTraffic:
         chip = k.chip
         rates = {"HBM": chip.hbm_bytes_per_s * chip.sustained["hbm"], "LLC": chip.llc_bytes_per_s}
         longest: Numbers = 0.0
-        for edge, crossing in self.edge_bytes.items():
-            if rate := rates.get(edge.split("-")[0]):
+        for (upper, _), crossing in self.edge_bytes.items():
+            if rate := rates.get(upper):
                 longest = np.maximum(longest, crossing / rate)
         return longest
 

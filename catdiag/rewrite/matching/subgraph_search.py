@@ -25,7 +25,7 @@ from catdiag.category.diagram import Graph
 from catdiag.category.op_facts import scalar_function
 from catdiag.category.ops import Box, op_fact
 from catdiag.category.scalars import Apply
-from catdiag.util.errors import MatchUndecided
+from catdiag.util.errors import MatchUndecided, source_place
 
 WORK = 2_000_000
 """The most boxes and wires that one search examines: some seconds."""
@@ -431,4 +431,4 @@ def _times(count: int) -> str:
 
 def named(box: Box) -> str:
     """A box by its name and source line."""
-    return f"{box.name} ({box.line.split(': ', 1)[0]})" if box.line else box.name
+    return f"{box.name} ({source_place(box.line).full})" if box.line else box.name
