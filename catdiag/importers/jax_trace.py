@@ -20,9 +20,10 @@ from catdiag.frontend.tracing import running
 from catdiag.importers import jax_arrays, jax_elementwise
 from catdiag.importers.constant_folding import filled, known
 from catdiag.importers.dimensions import Extent
-from catdiag.importers.example import Imported, NotImported
+from catdiag.importers.example import Imported, NotImported, Original
 from catdiag.importers.graph_reader import GraphReader, described, not_traced, title_of
 from catdiag.importers.imported_values import ArrayValue, Environment, Operand, SizeNumber
+from catdiag.importers.jax_runs import JaxRun
 from catdiag.importers.jax_symbols import JaxCall, JaxSymbols, product_of_sizes, same_calls, same_values
 from catdiag.importers.opaque_boxes import with_arrays
 from catdiag.importers.program_builder import ProgramBuilder
@@ -61,6 +62,7 @@ def from_jax(
     title = title_of(function)
     closed = _traced(jax, flat, [i.abstract for i in inputs], title)
     reader = _JaxprReader(jax, ProgramBuilder(title), {}, allow_opaque=allow_opaque)
+    reader.function = flat
     reader.read(closed, inputs)
     if dynamic is not False:
         found, left = _symbolic(jax, flat, reader, inputs)
@@ -178,6 +180,7 @@ def _symbolic(
         for name in chosen:
             named[name].traced = True
         second = _JaxprReader(jax, ProgramBuilder(reader.builder.title), named, copies, reader.allow_opaque)
+        second.function = flat
         second.read(jax.make_jaxpr(flat)(*abstract), inputs)
         if not same_calls(reader.calls, second.calls) and not same_values(
             jax, flat, abstract, [i.array for i in inputs]
@@ -240,10 +243,16 @@ class _JaxprReader(GraphReader):
         self.symbols = symbols
         self.layouts = layouts
         self.calls: list[JaxCall] = []
+        self.function: Callable[..., Any] | None = None
+        """The function of the leaves of its arguments that was traced."""
         self._numbers: dict[ArrayValue, int] = {}
         self._outer: str | None = None
         self._literal: Any = jax.extend.core.Literal
         self.traced_lengths = SymbolicLengths(builder.factors)
+
+    def original(self) -> Original | None:
+        """The function as JAX runs it."""
+        return None if self.function is None else JaxRun(self.function, tuple(self.sources), tuple(self.arrays))
 
     def length(self, dim: Any) -> int:
         """A length in the example."""

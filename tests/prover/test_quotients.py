@@ -179,3 +179,22 @@ OF_INTEGERS = {
 def test_quotients_of_integers_that_arrays_hold_are_divided(name: str) -> None:
     signature, left, right = OF_INTEGERS[name]
     assert not cd.prove(cd.algorithm(signature)(left), cd.algorithm(signature)(right)).conditional
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        (lambda a: cd.floor(a / 4), lambda a: a // 4, True),
+        (lambda a: cd.floor(-a / 4), lambda a: -cd.ceil(a / 4), True),
+        (lambda a: cd.floor(a * 0.75), lambda a: (3 * a) // 4, True),
+        (lambda a: cd.floor(a * 0.75), lambda a: 3 * (a // 4), False),
+        (lambda a: cd.floor(a / 4 + 1), lambda a: a // 4, False),
+    ],
+)
+def test_a_floor_of_a_fraction_is_a_quotient(one, other, same) -> None:
+    f, g = (cd.algorithm("int[n] -> int[n]")(h) for h in (one, other))
+    if same:
+        assert cd.prove(f, g).verdict == "proved"
+    else:
+        with pytest.raises(cd.Refuted):
+            cd.prove(f, g)

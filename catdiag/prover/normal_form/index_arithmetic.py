@@ -1,14 +1,15 @@
 """Index arithmetic in normal form: floors of quotients, and reductions with a canonical choice of index.
 
-A floor has multiples of its divisor outside, no floor as its whole dividend, and no common factor of dividend and
-divisor. A reduction over a few indices is unrolled. The index of other reductions is reversed, rotated or shifted so
+A floor has no fractions in its dividend, multiples of its divisor outside, no floor as its whole dividend, and no
+common factor of dividend and divisor. A reduction over a few indices is unrolled. The index of other reductions is reversed, rotated or shifted so
 that their reads start at the ends of their arrays. All steps are kernel rules.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import ceil, floor, gcd
+from fractions import Fraction
+from math import ceil, floor, gcd, lcm
 
 from catdiag.kernel.context import Context, integer
 from catdiag.kernel.facts import arithmetic, natural
@@ -293,13 +294,16 @@ def _over(m: Monomial, n: Monomial) -> Monomial | None:
 
 
 def _simpler(ctx: Context, a: Poly, lead: Monomial, c: Rational) -> Iterator[Term]:
-    """Candidates for a simpler form of ⌊a/n⌋, for n = c times a product of sizes: multiples of n moved out, or a
-    smaller dividend.
+    """Candidates for a simpler form of ⌊a/n⌋, for n = c times a product of sizes: a dividend without fractions,
+    multiples of n moved out, or a smaller dividend.
     """
     k = int(c)
     if c != k or k < 1:
         return
     n = to_term({lead: c})
+    parts = lcm(*(Fraction(d).denominator for d in a.values()))
+    if parts > 1:
+        yield fn("div", to_term({m: d * parts for m, d in a.items()}), to_term({lead: k * parts}))
     outside: Poly = {}
     rest: Poly = {}
     for m, d in a.items():
