@@ -1,8 +1,8 @@
 """Index arithmetic in normal form: floors of quotients, and reductions with a canonical choice of index.
 
 A floor has no fractions in its dividend, multiples of its divisor outside, no floor as its whole dividend, and no
-common factor of dividend and divisor. A reduction over a few indices is unrolled. The index of other reductions is reversed, rotated or shifted so
-that their reads start at the ends of their arrays. All steps are kernel rules.
+common factor of dividend and divisor. A reduction over a few indices is unrolled. The index of other reductions is
+reversed, rotated or shifted so that their reads start at the ends of their arrays. All steps are kernel rules.
 """
 
 from __future__ import annotations
