@@ -171,6 +171,7 @@ OPERATIONS: dict[str, Collection[type[Op]]] = {
     "data that names no axis": subgraph_search.KINDS,
     "parts of reads that are needed": compulsory_traffic.READ_PARTS,
     "axes that it combines entries along": op_facts.REDUCED_AXES,
+    "axes ordered by the inputs": op_facts.ORDERED_BY_INPUTS,
     "reshapes": op_facts.RESHAPES,
     "axes read at other positions": op_facts.MOVED_AXES,
     "sizes that it names": named_axes.NAMED_SIZES,
@@ -208,6 +209,9 @@ REFUSED_OPERATIONS: dict[str, dict[type[Op], str]] = {
     "parts of reads that are needed": {**dict.fromkeys(NULLARY, "it reads nothing"), **dict.fromkeys(NESTING, OPENED)},
     "axes that it combines entries along": dict.fromkeys(
         (Map, *INDEX_MAPS, *NULLARY, Generic, *NESTING), "it combines none, or nobody knows"
+    ),
+    "axes ordered by the inputs": dict.fromkeys(
+        (Einsum, *INDEX_MAPS, *NULLARY, Generic, *NESTING), "it names the axes of its result in order"
     ),
     "reshapes": dict.fromkeys((*ARITHMETIC, View, *NULLARY, Generic, *NESTING), NOTHING),
     "axes read at other positions": dict.fromkeys((*ARITHMETIC, Rename, *NULLARY, Generic, *NESTING), "it reads none"),

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from catdiag.category.index_maps import Reindex, View
-from catdiag.category.ops import ARITHMETIC, REDUCTIONS, Box, Einsum, Map, Op, Operation, Rename, op_fact
+from catdiag.category.ops import ARITHMETIC, REDUCTIONS, Box, Einsum, Map, Op, Operation, Reduce, Rename, op_fact
 from catdiag.category.scalars import Cast, ScalarFunction
 
 
@@ -91,6 +91,15 @@ def elementwise(box: Box) -> bool:
 def transposes(box: Box) -> bool:
     """Whether a box gives the entries of its input with the axes in another order, or under other names."""
     return isinstance(box.op, Rename) and len(box.dom[0].axes) == len(box.cod[0].axes)
+
+
+ORDERED_BY_INPUTS: Mapping[type[Op], bool] = dict.fromkeys((Map, Reduce), True)
+"""Whether the axes of a result are in the order that they have in the inputs, whatever that is, by class."""
+
+
+def ordered_by_inputs(box: Box) -> bool:
+    """Whether the axes of a box's result are in the order that they have in its inputs."""
+    return op_fact(ORDERED_BY_INPUTS, box.op) is not None
 
 
 MOVED_AXES: Mapping[type[Op], Callable[[Any, str], bool]] = {

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 from catdiag.category import ops
 from catdiag.category.diagram import Diagram
 from catdiag.category.index_maps import Cond, Expr
+from catdiag.category.op_facts import cast_dtype, ordered_by_inputs
 from catdiag.category.ops import op_row
 from catdiag.category.scalars import Apply, Cast
 from catdiag.category.substitution import inline
@@ -85,7 +86,7 @@ def program(diagram: Diagram) -> dict[str, Any]:
 
 def _layouts(box: ops.Box, given: Sequence[Names]) -> list[Names]:
     """The order of the axes of a box's results in the core program, which derives it from the inputs."""
-    if isinstance(box.op, ops.Reduce) or (isinstance(box.op, ops.Map) and not isinstance(box.op.fn, Cast)):
+    if ordered_by_inputs(box) and not cast_dtype(box.op):
         names = box.cod[0].names
         return [tuple(n for n in _together(given) if n in names)]
     return [ty.names for ty in box.cod]

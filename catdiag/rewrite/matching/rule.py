@@ -14,13 +14,12 @@ from functools import partial
 
 from catdiag.category.box_types import check
 from catdiag.category.diagram import Diagram, HasDiagram, diagram_of
-from catdiag.category.ops import Generic, Map
 from catdiag.category.substitution import inline
 from catdiag.prover.api import Undecided, in_time, prove
 from catdiag.prover.assumptions import OfSizes
 from catdiag.prover.certification import parse_assumption
 from catdiag.rewrite.derivation import Derivation, derivation_of, titled
-from catdiag.rewrite.matching.rule_application import Equation, Match, RuleApplication, disjoint, names_of
+from catdiag.rewrite.matching.rule_application import Equation, Match, RuleApplication, disjoint, free_names
 from catdiag.rewrite.matching.rule_theorem import proved
 from catdiag.rewrite.matching.splice import Origins
 from catdiag.rewrite.matching.subgraph_search import Wiring
@@ -203,7 +202,7 @@ def rule(
     wiring = Wiring(inline(left).graph)
     if all(wiring.source):
         raise SignatureError(f"the left side {left} has no box that takes an array: there is nothing to look for")
-    functions, boxes = (names_of(inline(left), kind) for kind in (Map, Generic))
+    functions, boxes = free_names(left)
     for variable in variables:
         if variable not in functions | boxes:
             known = ", ".join(sorted(functions | boxes)) or "none"

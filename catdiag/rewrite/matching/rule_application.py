@@ -9,7 +9,8 @@ from catdiag.category.diagram import Diagram, Graph, of_graph
 from catdiag.category.graph_writer import GraphWriter
 from catdiag.category.index_maps import show_condition
 from catdiag.category.integer_polynomial import IntPolynomial
-from catdiag.category.ops import Box, Call, Generic, Map, bodies
+from catdiag.category.op_facts import scalar_function
+from catdiag.category.ops import Box, Call, Generic, bodies
 from catdiag.category.scalars import Apply
 from catdiag.category.substitution import inline
 from catdiag.category.types import show, size_symbols
@@ -75,15 +76,11 @@ class Match:
         return text + (f"; over {', '.join(self.weaved)}" if self.weaved else "")
 
 
-def names_of(diagram: Diagram, kind: type) -> set[str]:
-    """The uninterpreted functions (Map) or boxes (Generic) of a diagram."""
-    found = set()
-    for box in diagram.boxes:
-        if isinstance(box.op, Map) and kind is Map and isinstance(box.op.fn, Apply):
-            found.add(box.op.fn.name)
-        elif isinstance(box.op, Generic) and kind is Generic:
-            found.add(box.op.name)
-    return found
+def free_names(diagram: Diagram) -> tuple[set[str], set[str]]:
+    """The uninterpreted functions of a diagram, and its uninterpreted boxes, with named boxes opened."""
+    boxes = inline(diagram).boxes
+    functions = (fn for box in boxes if isinstance(fn := scalar_function(box.op), Apply))
+    return {fn.name for fn in functions}, {box.op.name for box in boxes if isinstance(box.op, Generic)}
 
 
 def _boxes(diagram: Diagram) -> tuple[list[Trail], list[Box]]:
@@ -106,7 +103,7 @@ class RuleApplication:
         self.rhs = inline(rule.rhs, lambda b: not any(isinstance(o.op, Call) for d in bodies(b.op) for o in d.boxes))
         graph, self.trails = opened(diagram)
         self.site = Wiring(graph, through=through)
-        functions, boxes = (names_of(inline(rule.lhs), kind) & set(rule.variables) for kind in (Map, Generic))
+        functions, boxes = (names & set(rule.variables) for names in free_names(rule.lhs))
         self.variables = Variables(frozenset(functions), frozenset(boxes))
         self.search = PatternSearch(self.lhs, self.site, self.variables)
         self.symbols = {s for ty in set(self.site.types) for a in ty.axes for s in size_symbols(a.size)}

@@ -9,8 +9,8 @@ from fractions import Fraction
 from catdiag.category.diagram import Diagram, Graph, Node
 from catdiag.category.functor import broadcast
 from catdiag.category.graph_writer import GraphWriter
-from catdiag.category.op_facts import scalar_function
-from catdiag.category.ops import NESTING, Box, Call, Const, FoldOp, Generic, GroupOp, Map, Reduce
+from catdiag.category.op_facts import ordered_by_inputs, scalar_function
+from catdiag.category.ops import NESTING, Box, Call, Const, FoldOp, Generic, GroupOp
 from catdiag.category.traversal import all_boxes
 from catdiag.category.types import ArrayType, Axis, Ty, size_symbols, union
 from catdiag.rewrite.local_sizes import local_size
@@ -215,7 +215,7 @@ def _typed(made: Diagram, given: Sequence[ArrayType | None], wanted: Sequence[Ar
 
 def _laid_out(box: Box, dom: Ty, ty: ArrayType) -> ArrayType:
     """A result in the layout that the builder gives it, where the layouts of the inputs determine it."""
-    if not isinstance(box.op, (Map, Reduce)):
+    if not ordered_by_inputs(box):
         return ty
     order = [a.name for a in union(list(dom)) if ty.axis(a.name) is not None]
     axes = {a.name: a for a in ty.axes}
