@@ -302,7 +302,8 @@ class TritonBlock:
         They are read whole, in the place of the loop's arrays: one at a time, in whose place there comes what is passed
         on; where an iteration waits for several reductions, one more, which is rescaled. At the end of a loop they take
         the place of addresses too; where an iteration computes the first factor, it waits for its product, whose result
-        it reads. Results of few rows, by instructions of single warps, are in registers as on other chips.
+        it reads. A product in three passes of tf32 waits for each, and adds the last one to a sum in registers. Results
+        of few rows, by instructions of single warps, are in registers as on other chips.
         """
         if not self.chip.tmem_per_sm:
             return 0
@@ -310,6 +311,7 @@ class TritonBlock:
         most: Numbers = 0
         single: Numbers = 0
         waited: Numbers = 0
+        summed: Numbers = 0
         for rows, columns, depth in self.products.sides:
             length = rows.value(values)
             entries = length * columns.value(values) / (self.chip.warp * warps)
@@ -318,10 +320,12 @@ class TritonBlock:
             single = single + entries - in_tmem
             if (rows, columns, depth) in self.products.passing:
                 waited = np.maximum(waited, in_tmem)
+            if (rows, columns, depth) in self.products.wide:
+                summed = summed + in_tmem
         arrays = self.values_per_thread(values, warps)
         if not self.products.register_factors:
             last = most - arrays - self._other_registers(values, warps) + OTHER_REGISTERS
-            return single + np.maximum(waited, last)
+            return single + np.maximum(np.maximum(waited, summed), last)
         rescaled = max(self.kernel.chains.values(), default=0) > 1
         read = most + second if rescaled else np.maximum(0, most - self._passed_registers(values, warps))
         return np.maximum(0, read - arrays)
@@ -351,12 +355,17 @@ class TritonBlock:
     def _shared_part_registers(self, values: Values, warps: int) -> Numbers:
         """For products in three passes of tf32 whose rows several warps share: two parts of each first factor, of which
         each warp has all rows that it multiplies, what instructions read, and results that are elsewhere in tensor
-        memory."""
+        memory. All warps are along the longer side of the last product (`warpsPerTileV2` in Triton's
+        `AccelerateMatmul.cpp`)."""
         total: Numbers = 0
         most: Numbers = 0
-        for sides, count in self.products.wide.items() if self.products.register_factors else ():
+        if not self.products.register_factors:
+            return total
+        last_rows, last_columns = (side.value(values) for side in [*self.products.passing][-1][:2])
+        down = np.where(np.asarray(last_rows) >= last_columns, warps, 1)
+        for sides, count in self.products.wide.items():
             rows, columns, depth = (side.value(values) for side in sides)
-            entries = rows * depth / (self.chip.warp * _warps_down(rows, columns, warps))
+            entries = rows * depth / (self.chip.warp * down)
             total = total + 2 * count * entries
             most = np.maximum(most, self._fragment_registers(sides, values, warps))
             if self.chip.tmem_per_sm:

@@ -221,7 +221,7 @@ class _AbstractInterpreter(Calls):
     def looped(self, body: Sequence[PythonStatement], env: dict[str, Any], stages: int | None) -> None:
         """A loop: its body is executed first to find the layouts of loop-carried values, then for the trace."""
         carried = assigned(body)
-        trace, self.trace = self.trace, TileTrace(self.trace.generation, time=self.trace.time)
+        trace, self.trace = self.trace, TileTrace(self.trace.generation, self.warps, time=self.trace.time)
         trial = dict(env)
         self.trace.loads = [replace(load) for load in trace.loads]
         loop, self.loop = self.loop, -1

@@ -36,17 +36,21 @@ comparison with compiled kernels; where one is a pass of the compiler, it is nam
   they are not, they are stored again in the right order, in one buffer. 8-bit values that no descriptor loads are not
   prefetched then. mma reads 8-bit floating point numbers widened to 16 bits.
 - **Loop-invariant factors.** A factor from before the loop, or a narrower form of one, has a buffer that is live while
-  the loop runs. There are two exceptions: a first factor that `inline_asm_elementwise` keeps in registers, and a factor
-  from a tensor descriptor that several mma read.
-- **Scratch memory**, live for an instant: reductions across warps, and layout conversions of results before stores
-  (`catdiag.runtime.abstract_interpreter.register_layouts`).
+  the loop runs. There are three exceptions: a first factor that `inline_asm_elementwise` keeps in registers, a factor
+  from a tensor descriptor that several mma read, and one that mma read, of which elementwise functions make something,
+  if an mma follows the loop in each run (`canBePipelined` in `hoistConvertDotOperand`).
+- **Scratch memory**, live for an instant: reductions across warps, and layout conversions
+  (`catdiag.runtime.abstract_interpreter.register_layouts`) of results before stores, of vectors that are broadcast to a
+  tile in another layout than they were loaded in, unless they are shorter than there are threads, and on Blackwell of
+  first factors that depend on sums, on their way to tensor memory.
 - Buffers whose live ranges do not overlap share memory. The allocation is the largest sum of live buffers.
 - A Gluon kernel allocates explicitly; barriers take 8 bytes each.
-- **AMD's chips** (CDNA 3) have `stages - 1` buffers of a load that products read, alone or by an elementwise function,
-  or that meets what a product made; not of one that several products take transposed. Any other factor passes through
-  shared memory for an instant, where it is made; the result of one product that is the first factor of another only if
-  each warp has 16 rows of its own or more. Of 79 compiled kernels, 72 are within 1 KiB, two take 2,048 and 3,840 bytes
-  more than said, and five take less.
+- **AMD's chips** (CDNA 3) have `stages - 1` buffers of a matrix that products alone read, as it is or by elementwise
+  functions of loads, but one where two products of a loop with four stages are chained (`ChainedDotSchedule`); of one
+  that is read transposed, only if there is one way from it to one product. Other loads stay in registers. Any other
+  factor passes through shared memory for an instant, where it is made, or up to the last loop that reads it; the result
+  of one product that is the first factor of another only if some warps, and not all, have the same rows. Results are
+  stored by the threads that have them (`OptimizeEpilogue`).
 
 This was compared with 680 compiled kernels: products, normalized products, cascades of two and four products, split
 and merged ones, losses with nested loops, covariances; 8 to 32 bits; 1 to 4 stages. With two or more stages it is
@@ -81,7 +85,12 @@ from catdiag.codegen.kernel_tree import Assign, KernelCode, KernelFunction, walk
 from catdiag.codegen.python_source import read_code
 from catdiag.codegen.syntax import Attribute, BinaryOperation, FunctionCall, ListOf, Name, Number, PythonExpression
 from catdiag.runtime.abstract_interpreter.kernel_reader import kernel_of, read
-from catdiag.runtime.abstract_interpreter.register_layouts import conversion_bytes, first_factor_layout
+from catdiag.runtime.abstract_interpreter.prefetched_loads import Reader, buffered_on_cdna, chained, direct_readers
+from catdiag.runtime.abstract_interpreter.register_layouts import (
+    conversion_bytes,
+    first_factor_layout,
+    tensor_memory_layout,
+)
 from catdiag.runtime.abstract_interpreter.symbolic_lengths import amount_of
 from catdiag.runtime.abstract_interpreter.tile_values import (
     BLACKWELL,
@@ -269,7 +278,7 @@ class _Buffers:
             dots = [d for d in self.trace.dots if d.loop == loop.number and not d.conditional]
             if loop.holds or not dots or stages < 2:
                 continue
-            read_by: dict[int, list[tuple[Dot, TileValue, bool]]] = {}
+            read_by: dict[int, list[Reader]] = {}
             for dot in dots:
                 for value, first in ((dot.left, True), (dot.right, False)):
                     for number in value.loads:
@@ -277,8 +286,10 @@ class _Buffers:
                             read_by.setdefault(number, []).append((dot, value, first))
             read_by = {n: r for n, r in read_by.items() if self.ahead(self.trace.loads[n], r)}
             if self.trace.generation == CDNA:
-                read_by = {n: r for n, r in read_by.items() if _buffered(n, [v for _, v, _ in r])}
+                read_by = {n: r for n, r in read_by.items() if buffered_on_cdna(self.trace.loads[n], r)}
             deep = self.depths(set(read_by), loop)
+            if self.trace.generation == CDNA and stages == 4 and not any(deep.values()) and chained(dots):
+                stages = 2
             ahead = (stages - 1) // (1 + max(deep.values(), default=0))
             only = {number for number, readers in read_by.items() if self.only(number, readers)}
             for number, readers in sorted(read_by.items()):
@@ -288,7 +299,7 @@ class _Buffers:
                     found[number] = (count, self.trace.loads[number].array)
         return found
 
-    def only(self, number: int, readers: list[tuple[Dot, TileValue, bool]]) -> bool:
+    def only(self, number: int, readers: list[Reader]) -> bool:
         """Whether products by four warps alone read a load, as it is in shared memory."""
         load = self.trace.loads[number]
         return not load.others and all(
@@ -297,7 +308,7 @@ class _Buffers:
             and not _turned(d, v, first, load)
             and not self.in_registers(v, first)
             and not v.permuted
-            for d, v, first in self.direct_readers(number, readers)
+            for d, v, first in direct_readers(number, readers)
         )
 
     def completed_at_once(self, dot: Dot, only: set[int], read_by: Mapping[int, object]) -> bool:
@@ -309,17 +320,7 @@ class _Buffers:
         return dot.time in self.trace.awaited or not beside <= only
 
     @staticmethod
-    def direct_readers(number: int, readers: list[tuple[Dot, TileValue, bool]]) -> list[tuple[Dot, TileValue, bool]]:
-        """The products that read a load itself; all that read it, where none does. Those beside them read it through
-        the result of another product: what else is computed of a load is known of it (`TracedLoad.others`)."""
-        return (
-            [(d, v, f) for d, v, f in readers if v.direct == number]
-            or [(d, v, f) for d, v, f in readers if not v.matrix]
-            or readers
-        )
-
-    @staticmethod
-    def ahead(load: TracedLoad, readers: list[tuple[Dot, TileValue, bool]]) -> bool:
+    def ahead(load: TracedLoad, readers: list[Reader]) -> bool:
         """Whether a load can be copied to shared memory asynchronously, without passing through registers."""
         if load.described:
             return True
@@ -340,7 +341,7 @@ class _Buffers:
     def factor(self, dot: Dot, value: TileValue, first: bool, copies: Mapping[int, tuple[int, str]]) -> None:
         """Adds the buffer from which a product reads a factor, if it needs one that is not a prefetched load's."""
         if self.trace.generation == CDNA:
-            self.passing(dot, value, copies)
+            self.passing(dot, value, first, copies)
             return
         inside = self.outermost(dot, value.defined_at)
         end = dot.time if inside is None else inside.end
@@ -368,16 +369,20 @@ class _Buffers:
             self.put(("load", load.number), load.array, size, load.time, end)
             return
         if first and dot.version == 3 and self.trace.generation >= BLACKWELL:
+            if value.layout is not None and not value.matrix and not value.from_loads:
+                target, time = tensor_memory_layout(value.shape, self.trace.warps), value.defined_at
+                size = conversion_bytes(value.shape, value.width, value.layout, target)
+                self.put(("passed", time), "a factor on its way to tensor memory", size, time, time)
             return  # to tensor memory (`PromoteLHSToTMem`)
-        near = [n in copies if inside is None else self.trace.loads[n].described for n in value.loads]
-        loaded = value.from_loads and not value.matrix and bool(near) and all(near)
+        read = [n in copies if inside is None else self.trace.loads[n].described for n in value.loads]
+        loaded = value.from_loads and not value.matrix and bool(read) and all(read)
         if (first and self.same_rows(dot, value)) or (loaded and (first or dot.version != 3)):
             return
-        if value.from_loads and not value.matrix and (first or dot.version != 3) and self.beside(dot, value):
+        near = self.beside(dot, value) or self.before_product(inside)
+        if value.from_loads and not value.matrix and (first or dot.version != 3) and near:
             for number in value.loads - set(copies):  # from registers to registers, in a loop as soon as it is loaded
                 load = self.trace.loads[number]
-                until = dot.time if dot.loop is None else load.time
-                self.put(("load", number), load.array, _bytes(load), load.time, until)
+                self.put(("load", number), load.array, _bytes(load), load.time, load.time)
             return
         if first and value.from_assembly and inside is not None:
             self.put(
@@ -404,14 +409,16 @@ class _Buffers:
         """Whether a product reads a load from registers, since axes between those of a block were removed."""
         return first and value.squeezed and self.trace.generation < BLACKWELL
 
-    def passing(self, dot: Dot, value: TileValue, copies: Mapping[int, tuple[int, str]]) -> None:
+    def passing(self, dot: Dot, value: TileValue, first: bool, copies: Mapping[int, tuple[int, str]]) -> None:
         """Adds the buffer through which a factor passes from the registers where it is made to those where a matrix
-        core reads it; what is prefetched is read from its buffers."""
-        if value.matrix and value.shape[-2] < 16 * math.prod(dot.layout.warps):
-            return  # warps side by side exchange it in registers
+        core reads it; what is prefetched is read from its buffers. The result of one product stays in registers as
+        another's first factor if each warp has rows of its own in both, or all have all rows."""
+        if first and value.matrix and dot.layout.warps[-2] in (1, math.prod(dot.layout.warps)):
+            return
+        inside = self.outermost(dot, value.defined_at)
         if value.direct is None:
             what, size, time = "a factor that was made on chip", value.bytes, value.defined_at
-            self.put(("made", time, value.shape), what, size, time, time)
+            self.put(("made", time, value.shape), what, size, time, time if inside is None else inside.start - 1)
         elif value.direct not in copies:
             load = self.trace.loads[value.direct]
             self.put(("load", load.number), load.array, _bytes(load), load.time, load.time)
@@ -419,6 +426,15 @@ class _Buffers:
     def beside(self, dot: Dot, value: TileValue) -> bool:
         """Whether a factor is made of loads in the loop of its product."""
         return bool(value.loads) and all(self.trace.loads[number].loop == dot.loop for number in value.loads)
+
+    def before_product(self, loop: TracedLoop | None) -> bool:
+        """Whether single warps make a product after an outermost loop, in each run of the kernel: then factors from
+        before the loop are computed in the registers from which its products read them (`canBePipelined` in Triton's
+        `hoistConvertDotOperand` asks for a product that post-dominates them)."""
+        return loop is not None and any(
+            dot.loop is None and dot.version == 2 and dot.time > loop.end and not dot.conditional
+            for dot in self.trace.dots
+        )
 
     @staticmethod
     def same_rows(dot: Dot, value: TileValue) -> bool:
@@ -442,15 +458,6 @@ class _Buffers:
                 found = loop
             number = loop.outer
         return found
-
-
-def _buffered(load: int, readers: list[TileValue]) -> bool:
-    """Whether a load goes to buffers on CDNA: where all products that read it take it as it is, or an elementwise
-    function of it alone; but one that several take transposed goes to registers."""
-    turned = [value for value in readers if value.direct == load and value.swapped]
-    return len(turned) < 2 and all(
-        value.matrix or value.direct == load or (value.from_loads and value.loads == {load}) for value in readers
-    )
 
 
 def _widened(dot: Dot, value: TileValue) -> int:

@@ -15,10 +15,12 @@ from catdiag.runtime.abstract_interpreter.register_layouts import (
     RegisterLayout,
     blocked_layout,
     conversion_bytes,
+    mfma_layout,
     product_layout,
     reduction_bytes,
 )
 from catdiag.runtime.abstract_interpreter.tile_values import (
+    CDNA,
     HOPPER,
     UNKNOWN,
     WIDTHS,
@@ -32,6 +34,7 @@ from catdiag.runtime.abstract_interpreter.tile_values import (
     TracedStore,
     broadcast,
     dtype_of,
+    neighbors,
     power,
     side,
     wider,
@@ -60,7 +63,8 @@ class Calls:
     ) -> None:
         self.functions, self.constants, self.warps = functions, constants, warps
         self.wgmma = generation >= HOPPER
-        self.trace = TileTrace(generation)
+        self.lanes = 64 if generation == CDNA else 32
+        self.trace = TileTrace(generation, warps)
         self.equal = CommonSubexpressions()
         self.line = 0
         """The line of the statement that is executed, of a kernel that was read."""
@@ -138,9 +142,12 @@ class Calls:
         layout = self.joined(parts, shape, time)
         loads = frozenset[int]().union(*(p.loads for p in parts))
         if layout is None and loads and len(shape) > 2:
-            layout = blocked_layout(shape, len(shape) - 1, 1, self.warps)
+            layout = self.blocked(shape, len(shape) - 1, 1)
         from_loads = all(p.from_loads or p.known is not UNKNOWN or not p.shape for p in parts)
-        return TileValue(shape, dtype, loads=loads, layout=layout, defined_at=time, from_loads=from_loads)
+        forked = len(loads) < sum(len(p.loads) for p in parts) or any(p.forked for p in parts)
+        return TileValue(
+            shape, dtype, loads=loads, layout=layout, defined_at=time, from_loads=from_loads, forked=forked
+        )
 
     def joined(self, parts: Sequence[TileValue], shape: Shape, time: int) -> RegisterLayout | None:
         """The layout of an elementwise function of tiles: that of a matrix product if there is one, else of a load.
@@ -153,15 +160,33 @@ class Calls:
         best = max(placed, key=lambda p: (p.matrix, math.prod(p.shape)))
         assert best.layout is not None
         for part in placed:
+            if part.layout is not None and len(part.layout.warps) == 1 < len(best.layout.warps):
+                self.broadcasted(part, best, time)
             full = len(shape) > 1 and part.shape == shape
             if part.layout is None or part is best or not full:
                 continue
             mixed = part.layout.matrix != best.matrix
             if mixed or (not best.matrix and part.layout.contiguous != best.layout.contiguous):
-                size = conversion_bytes(shape, part.width, part.layout, best.layout)
+                size = conversion_bytes(shape, part.width, part.layout, best.layout, self.trace.generation != CDNA)
                 near = min(part.loads, default=None) if part.direct is None else part.direct
                 self.trace.scratch.append(Scratch(time, size, "a change of layout", near))
         return best.layout if best.shape == shape else None
+
+    def broadcasted(self, vector: TileValue, tile: TileValue, time: int) -> None:
+        """A vector that is broadcast to a tile, in whose layout it is to be. Shorter ones than there are threads are
+        loaded so."""
+        lengths = [n for n in vector.shape if n > 1]
+        axis = next((a for a, n in enumerate(vector.shape) if n > 1), 0)
+        assert vector.layout is not None and tile.layout is not None
+        target = tile.layout.along(axis)
+        if lengths and lengths[0] >= self.lanes * self.warps and target != vector.layout:
+            width = vector.loaded_width or vector.width
+            size = conversion_bytes((lengths[0],), width, vector.layout, target, matrices=False)
+            self.trace.scratch.append(Scratch(time, size, "a vector in another layout"))
+
+    def blocked(self, shape: Shape, side: int, vector: int, coalesced: bool = False) -> RegisterLayout:
+        """A blocked layout for the warps of the kernel."""
+        return blocked_layout(shape, side, vector, self.warps, coalesced, self.lanes)
 
     # -- calls -----------------------------------------------------------------------------------
 
@@ -291,7 +316,9 @@ class Calls:
         if value.direct is not None:
             self.trace.loads[value.direct].others = True
         unit = value.unit if value.dtype.startswith("int") and kind.startswith("int") else None
-        return replace(value, dtype=kind, direct=None, unit=unit, fresh=0, defined_at=self.hoisted(value))
+        loaded = value.loaded_width or (0 if value.direct is None else value.width)
+        time = self.hoisted(value)
+        return replace(value, dtype=kind, direct=None, unit=unit, fresh=0, loaded_width=loaded, defined_at=time)
 
     def hoisted(self, value: TileValue) -> int:
         """The time at which something is made of a value alone: now, or before a loop that the value was made before,
@@ -306,29 +333,21 @@ class Calls:
     # -- memory ----------------------------------------------------------------------------------
 
     def together(self, at: TileValue, mask: Any = None) -> int:
-        """The vector length of a load or store: neighboring entries that a thread moves at once, at most 16 bytes.
-
-        They must be contiguous and aligned, as far as is known, and have equal masks.
-        """
-        if at.unit is None or not at.shape:
-            return 1
-        most = min(max(1, 16 // WIDTHS[at.dtype]), at.shape[at.unit], at.by)
-        if isinstance(mask, TileValue) and mask.shape:
-            own = at.unit - len(at.shape) + len(mask.shape)
-            if own >= 0 and mask.shape[own] > 1:
-                most = min(most, mask.grain[own] if mask.grain else 1)
-        return max(1, min(most, max(1, math.prod(at.shape) // (32 * self.warps)) if len(at.shape) > 1 else 2))
+        """The vector length of a load or store (`neighbors`), of which each thread has a part."""
+        threads = self.lanes * self.warps
+        return min(neighbors(at, mask), max(1, math.prod(at.shape) // threads) if len(at.shape) > 1 else 2)
 
     def loaded(self, at: TileValue, shape: Shape, unit: int | None, described: bool, mask: Any = None) -> TileValue:
         """A load of a tile; `unit` is the contiguous axis, `described` says whether it is by a tensor descriptor."""
         number, time = len(self.trace.loads), self.now()
-        vector = self.together(replace(at, shape=shape, unit=unit), mask)
+        at = replace(at, shape=shape, unit=unit)
+        vector = self.together(at, mask)
         load = TracedLoad(number, time, self.loop, at.array, shape, at.dtype, unit, at.loads, described, vector)
         self.trace.loads.append(load)
         layout = None
         if shape:
             side = unit if unit is not None else len(shape) - 1 if described else 0
-            layout = blocked_layout(shape, side, vector, self.warps, coalesced=not described)
+            layout = self.blocked(shape, side, neighbors(at, mask), coalesced=not described)
         return TileValue(
             shape, at.dtype, loads=frozenset({number}) | at.loads, direct=number, layout=layout, defined_at=time,
             from_loads=True,
@@ -338,14 +357,14 @@ class Calls:
         """A store of a tile; the result of a matrix product is converted to a blocked layout first."""
         self.equal.stored()
         self.trace.stores.append(TracedStore(at.array, at.shape, at.unit, self.together(at, mask)))
-        if not isinstance(value, TileValue) or len(value.shape) < 2 or value.layout is None or not value.matrix:
+        placed = isinstance(value, TileValue) and len(value.shape) > 1 and value.layout is not None and value.matrix
+        if not placed or self.trace.generation == CDNA:  # whose threads store what they have (`OptimizeEpilogue`)
             self.now()
             return
         side = len(at.shape) - 1 if at.unit is None else at.unit
         width = WIDTHS[at.dtype]
-        target = blocked_layout(value.shape, side, self.together(at, mask), self.warps, coalesced=True)
-        stmatrix = self.trace.generation >= HOPPER
-        size = conversion_bytes(value.shape, width, value.layout, target, stmatrix)
+        target = self.blocked(value.shape, side, self.together(at, mask), coalesced=True)
+        size = conversion_bytes(value.shape, width, value.layout, target, self.trace.generation >= HOPPER)
         self.trace.scratch.append(Scratch(self.now(), size, f"{at.array} on its way out"))
 
     def described(self, of: TileValue, what: str, values: Sequence[Any]) -> TileValue:
@@ -394,7 +413,7 @@ class Calls:
                 # Axes of length 1 are added and removed without a copy. Where a product may read registers (not on
                 # Blackwell), its first factor does, unless they were before the last two axes of a block.
                 squeezed = load.described and any(n != 1 for n in load.shape[:-2])
-                layout = blocked_layout(shape, len(shape) - 1, load.vector, self.warps)
+                layout = self.blocked(shape, len(shape) - 1, load.vector)
                 if (value.permuted or value.swapped) and value.layout is not None and 1 not in shape:
                     layout = value.layout.squeezed(value.shape)
                 return replace(value, shape=shape, unit=None, layout=layout, fresh=0, squeezed=squeezed)
@@ -410,6 +429,8 @@ class Calls:
         for v in values:
             if v.direct is not None:
                 self.trace.loads[v.direct].others = True
+            for number in v.loads if v.from_loads else ():
+                self.trace.loads[number].reduced = True
         axes = range(len(value.shape)) if axis is None else (axis % len(value.shape),)
         if value.layout is not None and len(value.layout.warps) == len(value.shape):
             size = sum(reduction_bytes(value.shape, a, v.width, value.layout) for a in axes for v in values)
@@ -452,9 +473,10 @@ class Calls:
         if version and len(shape) == 2:
             self.products.append(shape)
         chain = self.chain if len(shape) == 2 else ()
-        layout = (
-            product_layout(shape, self.warps, version, chain) if version else blocked_layout(shape, 1, 4, self.warps)
-        )
+        if version and self.trace.generation == CDNA:
+            layout = mfma_layout(shape, self.warps, bool(chain or left.matrix), bool(left.matrix))
+        else:
+            layout = product_layout(shape, self.warps, version, chain) if version else self.blocked(shape, 1, 4)
         self.trace.dots.append(Dot(time, self.loop, left, right, version, layout, parts, self.conditional))
         loads = left.loads | right.loads
         return TileValue(shape, "fp32", loads=loads, layout=layout, defined_at=time, fresh=time)

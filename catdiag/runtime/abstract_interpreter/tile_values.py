@@ -98,6 +98,10 @@ class TileValue:
     from_loads: bool = False
     """Whether elementwise functions and views made it of loads and constants alone: then the compiler can compute it in
     any register layout."""
+    loaded_width: int = 0
+    """The bytes of an entry of a load of which only the type was changed: it is converted to other layouts before."""
+    forked: bool = False
+    """Whether a load on which it depends is read more than once to make it."""
     expanded: tuple[int, TileValue] | None = None
     """The axis of length 1 that was inserted into another tile to make this one, and that tile."""
     factors: tuple[TileValue, TileValue] | None = None
@@ -123,7 +127,7 @@ class TracedLoad:
 
     `unit` is the contiguous axis, along which a thread loads `vector` neighboring entries at once. `after` are the
     loads on which its addresses depend. `described` says whether it is by a tensor descriptor, `others` whether
-    anything but matrix products reads it.
+    anything but matrix products reads it, `reduced` whether it is summed, or what elementwise functions make of it.
     """
 
     number: int
@@ -137,6 +141,7 @@ class TracedLoad:
     described: bool
     vector: int
     others: bool = False
+    reduced: bool = False
 
 
 @dataclass(frozen=True)
@@ -191,6 +196,7 @@ class TileTrace:
     """What one program of a kernel does, in order of time, on a chip of a generation."""
 
     generation: int = HOPPER
+    warps: int = 4
     loads: list[TracedLoad] = field(default_factory=list)
     stores: list[TracedStore] = field(default_factory=list)
     dots: list[Dot] = field(default_factory=list)
@@ -248,3 +254,18 @@ def side(shape: Shape, *values: TileValue) -> int | None:
     """The axis along which a sum of positions increases by one; None if there is not exactly one."""
     sides = [v.unit + len(shape) - len(v.shape) for v in values if v.unit is not None]
     return sides[0] if len(sides) == 1 else None
+
+
+def neighbors(at: TileValue, mask: Any = None) -> int:
+    """The neighboring entries that a thread may load or store at once, at most 16 bytes.
+
+    They must be contiguous and aligned, as far as is known, and have equal masks.
+    """
+    if at.unit is None or not at.shape:
+        return 1
+    most = min(max(1, 16 // WIDTHS[at.dtype]), at.shape[at.unit], at.by)
+    if isinstance(mask, TileValue) and mask.shape:
+        own = at.unit - len(at.shape) + len(mask.shape)
+        if own >= 0 and mask.shape[own] > 1:
+            most = min(most, mask.grain[own] if mask.grain else 1)
+    return max(1, most)
