@@ -72,7 +72,7 @@ compiled for three chips, 26 are said to take 264 or more."""
 _ALIGNED = 16
 """What divides the lengths of rows of which Triton loads several entries at once."""
 _COPY_BYTES = 16
-"""Bytes that one copy to shared memory takes."""
+"""Bytes that one copy to shared memory takes, and one load at most."""
 _ROW_THREADS = 4
 """Threads of a warp that share a row of a product's result, and hold each the sums along it."""
 _SHARED_ROWS = 1.45
@@ -238,6 +238,20 @@ class TritonBlock:
             most = np.maximum(most, arrays)
         return np.ceil(most)
 
+    def _vector_registers(self, values: Values, warps: int) -> Numbers:
+        """For vectors that are broadcast to a tile: of these a thread has as many neighbors as of the tile, 16 bytes at
+        most, which may be more than a part of its own. Shorter ones than there are threads are not counted."""
+        inputs = [] if self.kernel.loops else [b for part in self.kernel.parts for b in part.body.inputs]
+        parts = [(b.size.value(values) / (self.chip.warp * warps), b.width) for b in inputs if b is not None]
+        tile: Numbers = 0
+        total: Numbers = 0
+        for part, _ in parts:
+            tile = np.maximum(tile, part)
+        for part, each in parts:
+            more = np.maximum(0, np.minimum(_COPY_BYTES // each, tile) - part)
+            total = total + np.where(np.asarray(part) < 1, 0, more) * each / 4
+        return np.ceil(total)
+
     @property
     def _computed_ahead(self) -> float:
         """How often arrays are held on AMD's chips: once where no iteration makes a factor of a product."""
@@ -383,7 +397,10 @@ class TritonBlock:
         copies = self.copied.value(values) / (_COPY_BYTES * self.chip.warp * warps)
         entries = sum(amount.value(values) for amount, _ in self.products.partial_loads)
         gathered = 3 * np.ceil(entries / (self.chip.warp * warps))
-        few = OTHER_REGISTERS if self.products.sides else self._elementwise_registers
+        if self.products.sides:
+            few: Numbers = OTHER_REGISTERS
+        else:
+            few = self._elementwise_registers + self._vector_registers(values, warps)
         return (0 if self.boxes else 2 * np.ceil(copies)) + gathered + self._again_registers(values, warps) + few
 
     @property
