@@ -25,6 +25,7 @@ from catdiag.planner.resources.block_resources import Resources
 from catdiag.planner.resources.dot_products import dot_products
 from catdiag.planner.resources.emitted_smem import EmittedBlocks
 from catdiag.planner.resources.gluon_resources import WARPS, GluonBlock
+from catdiag.planner.resources.mfma_registers import WARP
 from catdiag.planner.resources.triton_resources import MIN_DOT, TritonBlock
 from catdiag.planner.tile_search import TileSearch
 from catdiag.planner.time_model.gluon_backend import GluonBackend
@@ -45,6 +46,7 @@ LONGEST = 4096
 """The longest block of a loop: beyond it fewer iterations save nothing."""
 _WARPS, _WIDE = (4, 8), (4, 8, 16, 32)
 _STAGES = (2, 3, 4)
+"""Of two products of a loop on AMD's chips not four: `ChainedDotSchedule`, which Triton 3.6 fails to compile."""
 GROUPS, ROWS, WIDEST = (2, 3), 64, 256
 """With warp specialization: warpgroups that compute, rows of each, and the most columns of a product."""
 _DEPTH = 2
@@ -67,11 +69,9 @@ class Candidates:
     def __init__(self, search: TileSearch, boxes: bool = True, dtype: str | Mapping[str, str] = "bf16") -> None:
         self.search, self.boxes, self.dtype = search, boxes, dtype
         _check(search)
-        self.kernels = {
-            stages: self._filled(kernel)
-            for stages, kernel in search.kernels.items()
-            if stages in _STAGES or len(search.kernels) == 1
-        }
+        chained = search.chip.warp == WARP and sum(bool(c.loops) for c in search.kernel.contractions) > 1
+        tried = [n for n in search.kernels if n in _STAGES[: 2 if chained else 3] or len(search.kernels) == 1]
+        self.kernels = {stages: self._filled(search.kernels[stages]) for stages in tried}
         found = dot_products(search.diagram, frozenset(search.kernel.tiles), search.dtypes)
         self.emitted = EmittedBlocks(search.diagram, dtype, search.chip, search.sizes, found, boxes)
         self.blocks = {n: TritonBlock.of(search.kernels[n], n, self.emitted) for n in self.kernels}

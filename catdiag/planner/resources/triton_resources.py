@@ -370,15 +370,17 @@ class TritonBlock:
         """For products in three passes of tf32 whose rows several warps share: two parts of each first factor, of which
         each warp has all rows that it multiplies, what instructions read, and results that are elsewhere in tensor
         memory. All warps are along the longer side of the last product (`warpsPerTileV2` in Triton's
-        `AccelerateMatmul.cpp`)."""
+        `AccelerateMatmul.cpp`); but where addresses load a factor, its parts lie in shared memory, and fewer are read
+        at a time."""
         total: Numbers = 0
         most: Numbers = 0
         if not self.products.register_factors:
             return total
         last_rows, last_columns = (side.value(values) for side in [*self.products.passing][-1][:2])
-        down = np.where(np.asarray(last_rows) >= last_columns, warps, 1)
+        chained = np.where(np.asarray(last_rows) >= last_columns, warps, 1)
         for sides, count in self.products.wide.items():
             rows, columns, depth = (side.value(values) for side in sides)
+            down = chained if self.boxes else _warps_down(rows, columns, warps)
             entries = rows * depth / (self.chip.warp * down)
             total = total + 2 * count * entries
             most = np.maximum(most, self._fragment_registers(sides, values, warps))
