@@ -59,6 +59,11 @@ class Comparison:
         return abs(self.difference) <= NEAR_BYTES
 
     @property
+    def overflows(self) -> bool:
+        """Whether it takes more shared memory than was said, so that it may not fit where that was said."""
+        return self.difference < -NEAR_BYTES
+
+    @property
     def above_estimate(self) -> bool:
         """Whether a thread takes more registers than was estimated."""
         return self.registers[1] > self.registers[0]
@@ -134,9 +139,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     near, spilled = sum(one.near for one in found), sum(one.spilled > 0 and not one.said_to_spill for one in found)
     worst = max(found, key=lambda one: abs(one.difference), default=None)
     more, fewer = sum(one.above_estimate for one in found), sum(one.fewer_blocks for one in found)
+    larger = sum(one.overflows for one in found)
     print(
-        f"{given.chip}, {given.dtype}: {near} of {len(found)} kernels within {NEAR_BYTES:,} bytes, {fewer} with more "
-        f"registers than they may have, {more} with more than estimated, {spilled} spill unsaid"
+        f"{given.chip}, {given.dtype}: {near} of {len(found)} kernels within {NEAR_BYTES:,} bytes, {larger} with more "
+        f"than said, {fewer} with more registers than they may have, {more} with more than estimated, {spilled} spill "
+        "unsaid"
     )
     if worst is not None:
         print(f"worst: {worst}")

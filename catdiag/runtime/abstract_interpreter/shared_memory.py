@@ -401,7 +401,8 @@ class _Buffers:
         size = value.bytes
         if first and value.layout is not None and len(value.shape) == 2 and dot.layout.warps[-2] > 1:
             target = first_factor_layout(value.shape, value.width, dot.layout)
-            size = conversion_bytes(value.shape, value.width, value.layout, target)
+            moved = {(0, 2), (0, 4)} <= value.layout.registers  # what four threads of `ldmatrix` get, one has
+            size = conversion_bytes(value.shape, value.width, value.layout, target, moved)
         load = self.trace.loads[value.direct or 0]
         self.put(("made", load.time, value.shape), f"{load.array} in another order", size, load.time, load.time)
 
