@@ -18,6 +18,7 @@ arrays, on the CPU too with TRITON_INTERPRET=1.
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import statistics
 import sys
@@ -313,6 +314,7 @@ def trained(
     """The losses, the median seconds of a step, and the peak of allocated memory."""
     import torch
 
+    gc.collect()  # models of others, whose memory would count
     net, gpu = model(operators, name, s, dtype, device), device == "cuda"
     optimizer = torch.optim.AdamW(net.parameters(), lr=3e-4, fused=gpu)
     if compiled and name == "llama":

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
 
+from catdiag.runtime.kernel_launches import Address, KernelLaunch, hooks_are_set, kernel_launch
 from catdiag.runtime.module_cache import needed
 
 MOST = 64
@@ -32,64 +33,16 @@ _COMPILED_TAKES_CONSTANTS = (3, 4)
 
 
 @dataclass(frozen=True)
-class Address:
-    """Where a tensor of a recorded call begins: so many bytes after the first element of an argument, or of what the
-    call allocated, by its number among both."""
-
-    place: int
-    offset: int = 0
-
-
-@dataclass(frozen=True)
-class BaseAddress:
-    """What a tensor descriptor of a repeated call points to: all that is asked of its tensor."""
-
-    address: int
-
-    def data_ptr(self) -> int:
-        """The address of the first element."""
-        return self.address
-
-
-@dataclass(frozen=True)
-class DescriptorParts:
-    """A tensor descriptor of a recorded call: its class, and its fields but for its tensor, which begins at `base`."""
-
-    kind: type
-    fields: Mapping[str, Any]
-    base: Address
-
-    def at(self, address: int) -> Any:
-        """The descriptor of a tensor that begins elsewhere, which is not checked again."""
-        made: Any = object.__new__(self.kind)
-        made.__dict__.update(self.fields, base=BaseAddress(address))
-        return made
-
-
-@dataclass(frozen=True)
-class KernelLaunch:
-    """A compiled kernel on a grid, its arguments, and the positions among them of pointers and of descriptors."""
-
-    start: Callable[..., None]
-    arguments: tuple[Any, ...]
-    pointers: tuple[tuple[int, Address], ...]
-    descriptors: tuple[tuple[int, DescriptorParts], ...]
-
-    def run(self, addresses: Sequence[int], stream: Any) -> None:
-        """Launches the kernel on the tensors of a call, by where these begin."""
-        arguments = list(self.arguments)
-        for k, at in self.pointers:
-            arguments[k] = addresses[at.place] + at.offset
-        for k, parts in self.descriptors:
-            arguments[k] = parts.at(addresses[parts.base.place] + parts.base.offset)
-        self.start(*arguments, stream=stream)
-
-
-@dataclass(frozen=True)
 class TensorAllocation:
     """An array that a call allocates."""
 
     make: Callable[[], Any]
+
+    def run(self, tensors: list[Any], addresses: list[int], stream: Any) -> None:
+        """Allocates it."""
+        made = self.make()
+        tensors.append(made)
+        addresses.append(made.data_ptr())
 
 
 @dataclass(frozen=True)
@@ -97,6 +50,10 @@ class ZeroFill:
     """An array that the call allocated, by its number, which is filled with zeros."""
 
     place: int
+
+    def run(self, tensors: list[Any], addresses: list[int], stream: Any) -> None:
+        """Fills it."""
+        tensors[self.place].zero_()
 
 
 @dataclass(frozen=True)
@@ -110,13 +67,7 @@ class RecordedCall:
     def repeated(self, tensors: list[Any], addresses: list[int], stream: Any) -> Any:
         """The results for other tensors of the same kinds, which begin at these addresses."""
         for step in self.steps:
-            if isinstance(step, KernelLaunch):
-                step.run(addresses, stream)
-            elif isinstance(step, TensorAllocation):
-                tensors.append(step.make())
-                addresses.append(tensors[-1].data_ptr())
-            else:
-                tensors[step.place].zero_()
+            step.run(tensors, addresses, stream)
         if self.single:
             return tensors[self.results[0]]
         return tuple([tensors[k] for k in self.results])
@@ -133,11 +84,13 @@ def _no_stream(device: Any) -> None:
 @dataclass
 class LaunchCache:
     """A launch function, whose calls are recorded and repeated. `kernels` are those that it launches, of Triton;
-    `stream_of` gives the current stream of a device, by its number."""
+    `stream_of` gives the current stream of a device, by its number, and `is_watched` whether someone is to be told of
+    each launch, by Triton: then none is repeated."""
 
     launch: Callable[..., Any]
     kernels: Sequence[Any]
     stream_of: Callable[[Any], Any] = _no_stream
+    is_watched: Callable[[], bool] = lambda: False
     _known: dict[Any, RecordedCall | None] = field(default_factory=dict)
 
     @classmethod
@@ -150,6 +103,7 @@ class LaunchCache:
             launch,
             [value for value in values if isinstance(value, triton.JITFunction)],
             lambda device: triton.runtime.driver.active.get_current_stream(device),
+            lambda: hooks_are_set(triton),
         )
 
     @property
@@ -165,7 +119,7 @@ class LaunchCache:
         """What the launch function gives."""
         tensor = self._tensor
         tensors: list[Any] = [a for a in arrays if isinstance(a, tensor)]
-        if "out" in options or not self.kernels or not tensors:
+        if "out" in options or not self.kernels or not tensors or self.is_watched():
             return self.launch(*arrays, **options)
         addresses = [a.data_ptr() for a in tensors]
         numbers = [] if len(tensors) == len(arrays) else [(k, a) for k, a in enumerate(arrays) if type(a) in _NUMBERS]
@@ -276,18 +230,8 @@ class CallRecording:
         named = {name: value for name, value in options.items() if name in kernel.signature.parameters}
         bound = kernel.signature.bind(*args, **named)
         bound.apply_defaults()
-        arguments = list(bound.arguments.values())
-        pointers, descriptors = list[tuple[int, Address]](), list[tuple[int, DescriptorParts]]()
-        for k, value in enumerate(arguments):
-            if hasattr(value, "untyped_storage"):
-                pointers.append((k, self.address(value)))
-            elif hasattr(value, "block_shape"):
-                fields = {name: x for name, x in vars(value).items() if name != "base"}
-                descriptors.append((k, DescriptorParts(type(value), fields, self.address(value.base))))
-        for k, _ in (*pointers, *descriptors):
-            arguments[k] = None
         whole = (*grid, 1, 1)[:3]
-        return KernelLaunch(compiled[whole], tuple(arguments), tuple(pointers), tuple(descriptors))
+        return kernel_launch(compiled, whole, list(bound.arguments.values()), self.address)
 
 
 def _layout(tensor: Any) -> tuple[Any, ...]:

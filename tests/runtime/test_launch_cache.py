@@ -5,14 +5,17 @@ from __future__ import annotations
 import ctypes
 import gc
 import inspect
+import sys
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from catdiag.runtime import kernel_launches
 from catdiag.runtime.launch_cache import MOST, LaunchCache
 
 torch = pytest.importorskip("torch")
@@ -191,3 +194,54 @@ def test_results_are_written_where_they_are_asked_for() -> None:
     cache, given, out = LaunchCache(launch, [Kernel(lambda: None)]), torch.randn(4), torch.empty(4)
     assert cache(given, out=out) is out
     torch.testing.assert_close(out, given + 1)
+
+
+def test_a_call_of_which_a_profiler_is_to_be_told_is_not_repeated() -> None:
+    example, watched = Example(), [False]
+    example.cache.is_watched = lambda: watched[0]
+    for _ in range(2):
+        example.right(*pair(), 0.5)
+    watched[0] = True
+    example.right(*pair(), 0.5)
+    assert example.calls == 2
+
+
+def test_descriptors_are_encoded_once_for_each_address_and_launched_without_triton(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    encoded, launched = list[int](), list[tuple[Any, ...]]()
+
+    def laid_out(descriptor: Any, meta: str) -> list[Any]:
+        encoded.append(descriptor.base.data_ptr())
+        return [(meta, encoded[-1]), *descriptor.block_shape]
+
+    def around(launcher: Any, tensordesc_meta: list[str]) -> Callable[..., None]:
+        return lambda *given: launcher(*given, tensordesc_meta)  # Triton's, which is passed by
+
+    class Launcher:
+        launch = staticmethod(around(lambda *given: launched.append(given), ["first", "second"]))
+        global_scratch_size = profile_scratch_size = 0
+        launch_cooperative_grid, launch_pdl = False, True
+
+    driver = SimpleNamespace(
+        CudaLauncher=Launcher, _BASE_ARGS_FORMAT=kernel_launches._BEFORE_ARGUMENTS, make_tensordesc_arg=laid_out
+    )
+    monkeypatch.setitem(sys.modules, kernel_launches._DRIVER, driver)
+    a, b = torch.zeros(4), torch.zeros(4)
+    compiled = SimpleNamespace(run=Launcher(), function="function", packed_metadata="packed")
+    given = [7, Box(a, [2, 3]), b, Box(b, [4])]
+    launch = kernel_launches.kernel_launch(
+        compiled, (5, 1, 1), given, lambda t: kernel_launches.Address(0 if t is a else 1, 16)
+    )
+    encoded.clear()
+    for _ in range(2):
+        launch.run([], [1000, 2000], "stream")
+    launch.run([], [3000, 2000], "stream")
+    before = (5, 1, 1, "stream", "function", False, True, None, None, "packed", None, None, None)
+    assert launched[0] == launched[1]
+    assert launched[0] == (*before, 7, ("first", 1016), 2, 3, 2016, ("second", 2016), 4)
+    assert launched[2] == (*before, 7, ("first", 3016), 2, 3, 2016, ("second", 2016), 4)
+    assert encoded == [1016, 2016, 3016]
+    Launcher.global_scratch_size = 1  # memory that Triton allocates for each launch
+    with pytest.raises(TypeError, match="subscriptable"):
+        kernel_launches.kernel_launch(compiled, (5, 1, 1), given, lambda t: kernel_launches.Address(0))
