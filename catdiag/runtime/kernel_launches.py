@@ -114,8 +114,8 @@ class KernelLaunch:
 @dataclass(frozen=True)
 class _LaunchLayout:
     """How a launch is made: by `start`, on what is `before` the arguments of the kernel, these, and what is `after`,
-    with the stream in its place. `laid_out` gives what a descriptor, by its number, becomes among the arguments: first what
-    depends on where its tensor begins."""
+    with the stream in its place. `laid_out` gives what a descriptor, by its number, becomes among the arguments: first
+    what depends on where its tensor begins."""
 
     start: Callable[..., Any]
     before: list[Any]
