@@ -3,18 +3,19 @@
 A launch function checks its arguments, works out sizes, strides, grids and what the copy engine can read, and Triton
 looks at each argument again to find the kernel that it compiled. All of that depends only on shapes, strides, element
 types, the alignment of pointers, and numbers. So the first call with such arguments is recorded: which arrays it
-allocates, which it fills with zeros, and which compiled kernels it launches on which of these and of its arguments.
-Later calls allocate, fill and launch the same.
+allocates, which compiled kernels it launches, and which operations of torch it runs (zeros, sums, products, copies of
+rows that start where the copy engine does not read), on which of these arrays and of its arguments, or views of them.
+Later calls allocate, launch and run the same.
 
-A call that does anything else, such as a product by torch or a copy of rows that start where the copy engine does not
-read, is not repeated: its launch function runs each time.
+A call that looks at numbers in arrays, or makes arrays of which they decide the shape, is not repeated: its launch
+function runs each time.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
@@ -46,22 +47,58 @@ class TensorAllocation:
 
 
 @dataclass(frozen=True)
-class ZeroFill:
-    """An array that the call allocated, by its number, which is filled with zeros."""
+class TensorView:
+    """A tensor of a recorded call: where it begins, and how it lies; `whole` says that this is as the tensor lies of
+    which it is a view."""
 
-    place: int
+    at: Address
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: Any
+    whole: bool
+
+    def among(self, tensors: Sequence[Any]) -> Any:
+        """It, where these are the tensors of the call."""
+        base, offset = tensors[self.at.place], self.at.offset
+        if self.whole:
+            return base
+        if base.dtype != self.dtype:  # bytes, of which it is a part
+            base, offset = base[offset : offset + self._bytes].view(self.dtype), 0
+        return base.as_strided(self.shape, self.strides, base.storage_offset() + offset // self.dtype.itemsize)
+
+    @property
+    def _bytes(self) -> int:
+        """The bytes from its first element to the end of its last."""
+        steps = zip(self.shape, self.strides, strict=True)
+        return int(self.dtype.itemsize * (1 + sum((n - 1) * step for n, step in steps))) if all(self.shape) else 0
+
+
+@dataclass(frozen=True)
+class TorchOperation:
+    """An operation of torch, with its arguments, some of which are tensors of the call. `makes` says that its result is
+    a further one."""
+
+    operation: Callable[..., Any]
+    arguments: tuple[Any, ...]
+    options: Mapping[str, Any]
+    makes: bool
 
     def run(self, tensors: list[Any], addresses: list[int], stream: Any) -> None:
-        """Fills it."""
-        tensors[self.place].zero_()
+        """Runs it."""
+        given = [a.among(tensors) if isinstance(a, TensorView) else a for a in self.arguments]
+        options = {n: a.among(tensors) if isinstance(a, TensorView) else a for n, a in self.options.items()}
+        made = self.operation(*given, **options)
+        if self.makes:
+            tensors.append(made)
+            addresses.append(made.data_ptr())
 
 
 @dataclass(frozen=True)
 class RecordedCall:
-    """What a call does, in order, and what it gives: tensors by their numbers, or one."""
+    """What a call does, in order, and what it gives: several tensors, or one."""
 
-    steps: tuple[TensorAllocation | ZeroFill | KernelLaunch, ...]
-    results: tuple[int, ...]
+    steps: tuple[TensorAllocation | TorchOperation | KernelLaunch, ...]
+    results: tuple[TensorView, ...]
     single: bool
 
     def repeated(self, tensors: list[Any], addresses: list[int], stream: Any) -> Any:
@@ -69,8 +106,8 @@ class RecordedCall:
         for step in self.steps:
             step.run(tensors, addresses, stream)
         if self.single:
-            return tensors[self.results[0]]
-        return tuple([tensors[k] for k in self.results])
+            return self.results[0].among(tensors)
+        return tuple([view.among(tensors) for view in self.results])
 
 
 class NotRepeatable(Exception):
@@ -153,10 +190,10 @@ class LaunchCache:
             result = self.launch(*arrays, **options)
         single = not isinstance(result, (tuple, list))
         try:
-            results = tuple(recording.number(a) for a in ((result,) if single else result))
+            results = tuple(recording.view(a) for a in ((result,) if single else result))
         except NotRepeatable:
             recording.failed = True
-        recording.tensors.clear()  # the mode of the dispatcher, which has the recording, is freed late
+        recording.forget()  # the mode of the dispatcher, which has the recording, is freed late
         return result, None if recording.failed else RecordedCall(tuple(recording.steps), results, single)
 
 
@@ -167,19 +204,31 @@ class CallRecording:
     def __init__(self, tensors: Sequence[Any]) -> None:
         self.given = len(tensors)
         self.tensors = list(tensors)
-        self.steps: list[TensorAllocation | ZeroFill | KernelLaunch] = []
+        self.views: list[tuple[Any, Address]] = []
+        self.steps: list[TensorAllocation | TorchOperation | KernelLaunch] = []
         self.failed = self.launching = False
 
-    def operation(self, name: str, is_view: bool, made: Any) -> None:
-        """Records an operation of torch."""
-        if name.startswith(("aten::empty", "aten::zeros")):
-            self._allocated(made, zeros=name.startswith("aten::zeros"))
-        elif name == "aten::zero_":
-            self._attempted(lambda: self._filled(made))
-        elif not is_view:
-            self.failed = True
+    def forget(self) -> None:
+        """Keeps no tensor any longer."""
+        self.tensors.clear()
+        self.views.clear()
 
-    def _allocated(self, made: Any, zeros: bool) -> None:
+    def operation(self, operation: Any, args: tuple[Any, ...], options: Mapping[str, Any], made: Any) -> None:
+        """Records an operation of torch, and what it made."""
+        if operation.is_view:
+            self._viewed(args[0], made if isinstance(made, (tuple, list)) else [made])
+        elif operation._schema.name.startswith("aten::empty"):
+            self._allocated(made)
+        else:
+            self._attempted(lambda: self._operation(operation, args, options, made))
+
+    def _viewed(self, base: Any, made: Sequence[Any]) -> None:
+        """Notes views of a tensor, if it is one of the call."""
+        with suppress(NotRepeatable):
+            at = self.address(base)
+            self.views += [(view, Address(at.place, at.offset + _between(base, view))) for view in made]
+
+    def _allocated(self, made: Any) -> None:
         torch = needed("torch", "launching a kernel")
         options = {"dtype": made.dtype, "device": made.device}
         make = partial(torch.empty, tuple(made.shape), **options)
@@ -187,40 +236,63 @@ class CallRecording:
             make = partial(torch.empty_strided, tuple(made.shape), made.stride(), **options)
         self.steps.append(TensorAllocation(make))
         self.tensors.append(made)
-        if zeros:
-            self.steps.append(ZeroFill(len(self.tensors) - 1))
 
-    def _filled(self, made: Any) -> ZeroFill:
-        at = self.address(made)
-        base = self.tensors[at.place]
-        if at.offset or made.numel() * made.element_size() != base.numel() * base.element_size():
-            raise NotRepeatable  # a part of an array
-        return ZeroFill(at.place)
+    def _operation(
+        self, operation: Any, args: tuple[Any, ...], options: Mapping[str, Any], made: Any
+    ) -> TorchOperation:
+        torch = needed("torch", "launching a kernel")
+        depends = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
+        if not isinstance(made, torch.Tensor) or made.device != self.tensors[0].device or depends & {*operation.tags}:
+            raise NotRepeatable  # what the launch function does next may depend on numbers
 
-    def _attempted(self, step: Callable[[], ZeroFill | KernelLaunch]) -> None:
+        def recorded(value: Any) -> Any:
+            if isinstance(value, torch.Tensor):
+                return self.view(value)
+            if isinstance(value, (tuple, list)) and any(isinstance(v, torch.Tensor) for v in value):
+                raise NotRepeatable
+            return value
+
+        given = tuple(recorded(a) for a in args), {name: recorded(a) for name, a in options.items()}
+        makes = all(made is not a for a in (*args, *options.values()))
+        if makes:
+            if any(r.alias_info is not None for r in operation._schema.returns):
+                raise NotRepeatable
+            self.tensors.append(made)
+        return TorchOperation(operation, *given, makes)
+
+    def _attempted(self, step: Callable[[], TorchOperation | KernelLaunch]) -> None:
         try:
             self.steps.append(step())
         except (NotRepeatable, TypeError, AttributeError):
             self.failed = True
 
-    def number(self, tensor: Any) -> int:
-        """Which tensor of the call a tensor is. Raises NotRepeatable for others."""
+    def view(self, tensor: Any) -> TensorView:
+        """What a tensor of the call is. Raises NotRepeatable for others."""
         at = self.address(tensor)
-        known = self.tensors[at.place]
-        if at.offset or any(x != y for x, y in zip(_layout(tensor), _layout(known), strict=True)):
+        known, layout = self.tensors[at.place], _layout(tensor)
+        whole = not at.offset and layout == _layout(known)
+        bytes_of_one = known.element_size() == 1 and known.dim() == 1 and known.is_contiguous()
+        if known.dtype != tensor.dtype and not bytes_of_one:
             raise NotRepeatable
-        return at.place
+        return TensorView(at, layout[0], layout[1], layout[2], whole)
 
     def address(self, tensor: Any) -> Address:
-        """Where a tensor begins, which is one of the call, or a view of an array that it allocated. Raises
-        NotRepeatable for others."""
+        """Where a tensor begins, which is one of the call, or a view of one. Raises NotRepeatable for others."""
         for place, known in enumerate(self.tensors):
             if tensor is known:
                 return Address(place)
         for place, known in enumerate(self.tensors[self.given :], self.given):
             if tensor.untyped_storage()._cdata == known.untyped_storage()._cdata:
                 return Address(place, tensor.data_ptr() - known.data_ptr())
-        raise NotRepeatable
+        # Arguments may have one storage, in which other calls have them elsewhere. So views of them are those that were
+        # seen to be made of them, though torch may have made another object of each since.
+        found = {at for view, at in self.views if view is tensor} or {
+            at for view, at in self.views
+            if view.data_ptr() == tensor.data_ptr() and _layout(view) == _layout(tensor)
+        }  # fmt: skip
+        if len(found) != 1:
+            raise NotRepeatable
+        return found.pop()
 
     def launched(self, kernel: Any, compiled: Any, grid: Sequence[int], args: Any, options: Any) -> None:
         """Records a launch of a kernel, which Triton compiled, on a grid, with arguments and options."""
@@ -235,7 +307,12 @@ class CallRecording:
 
 
 def _layout(tensor: Any) -> tuple[Any, ...]:
-    return tensor.shape, tensor.stride(), tensor.dtype
+    return tuple(tensor.shape), tensor.stride(), tensor.dtype
+
+
+def _between(base: Any, view: Any) -> int:
+    """The bytes from the first element of a tensor to that of a view of it."""
+    return int(view.data_ptr() - base.data_ptr())
 
 
 def _operations(recording: CallRecording) -> Any:
@@ -246,7 +323,7 @@ def _operations(recording: CallRecording) -> Any:
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             made = func(*args, **(kwargs or {}))
             if not recording.launching:
-                recording.operation(func._schema.name, func.is_view, made)
+                recording.operation(func, args, kwargs or {}, made)
             return made
 
     return Operations()
@@ -262,8 +339,10 @@ def _launching(kernels: Sequence[Any], recording: CallRecording) -> Iterator[Non
             if threading.get_ident() != thread:
                 return run(*args, grid=grid, warmup=warmup, **options)
             recording.launching = True
-            compiled = run(*args, grid=grid, warmup=warmup, **options)
-            recording.launching = False
+            try:
+                compiled = run(*args, grid=grid, warmup=warmup, **options)
+            finally:
+                recording.launching = False
             recording.launched(kernel, compiled, grid, args, options)
             return compiled
 

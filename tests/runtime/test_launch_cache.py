@@ -8,6 +8,7 @@ import inspect
 import sys
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -138,28 +139,114 @@ def test_one_tensor_given_twice_does_not_stand_for_two() -> None:
     example.right(a, b, 0.5)
 
 
-@pytest.mark.parametrize("between", [lambda a, b: a @ b.T, lambda a, b: b.clone(), lambda a, b: float(a[0, 0])])
-def test_a_call_that_does_more_than_launch_is_not_repeated(between: Callable[..., Any]) -> None:
+LOOKS: list[Callable[..., Any]] = [
+    lambda a, b: float(a[0, 0]), lambda a, b: torch.nonzero(a), lambda a, b: torch.cat([a, b]),
+    lambda a, b: a.to("meta"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("between", LOOKS)
+def test_a_call_that_looks_at_numbers_or_lists_tensors_is_not_repeated(between: Callable[..., Any]) -> None:
     example = Example(between)
     for _ in range(3):
         example.right(*pair(), 0.5)
     assert example.calls == 3
 
 
-def test_a_kernel_on_memory_from_elsewhere_is_not_repeated() -> None:
+def by_product(a: Any, b: Any) -> Any:
+    out = torch.empty(3, 3, dtype=torch.float64)
+    out.copy_(a @ b.T)
+    return out
+
+
+def by_parts(a: Any, b: Any) -> Any:
+    sums, parts = torch.zeros(5), torch.empty(2, 5)
+    parts[0].copy_(a.sum(0))
+    parts[1].copy_(b[1])
+    torch.sum(parts, 0, out=sums)
+    return sums, a.permute(1, 0).reshape(15).clone()
+
+
+def in_bytes(a: Any, b: Any) -> Any:
+    memory = torch.empty(300, dtype=torch.uint8)
+    part = memory.narrow(0, 256, 36).view(torch.float32).view(3, 3)
+    torch.mm(a[:, 1:4], b[:, ::2], out=part)
+    return part + 1
+
+
+@pytest.mark.parametrize("launch", [by_product, by_parts, in_bytes])
+@pytest.mark.parametrize("gradient", [False, True])
+def test_operations_of_torch_are_repeated_on_other_tensors(launch: Callable[..., Any], gradient: bool) -> None:
+    calls = []
+
+    def counted(a: Any, b: Any) -> Any:
+        calls.append(1)
+        return launch(a, b)
+
+    cache = LaunchCache(counted, [Kernel(doubled)])
+    for _ in range(3):
+        a, b = (t.requires_grad_(gradient) for t in pair())
+        with torch.no_grad():
+            torch.testing.assert_close(cache(a, b), launch(a, b), rtol=0, atol=0)
+    assert len(calls) == 1
+
+
+def test_a_kernel_on_a_view_of_an_argument_is_repeated() -> None:
     example = Example()
+
+    def launch(a: Any, b: Any) -> Any:
+        example.calls += 1
+        out = torch.empty(4, 5)
+        example.kernels[1][(1,)](b[1:].reshape(10), out, 10)
+        example.kernels[1][(1,)](a[1:].reshape(10), out[2:], 10)
+        return out
+
+    cache = LaunchCache(launch, example.kernels)
+    both = torch.randn(9, 5)
+    for a, b in (pair(), pair(), (both[:3], both[3:6]), (both[6:], both[:3]), (both[2:5], both[2:5])):
+        torch.testing.assert_close(cache(a, b), torch.cat([2 * b[1:], 2 * a[1:]]))
+    # The addresses of both, in 16 bytes, differ for some of these.
+    assert example.calls <= 4
+    before = example.calls
+    a, b = pair()
+    torch.testing.assert_close(cache(a, b), torch.cat([2 * b[1:], 2 * a[1:]]))
+    assert example.calls == before
+
+
+def test_a_kernel_on_memory_from_elsewhere_is_not_repeated() -> None:
+    example, table = Example(), torch.randn(5)
 
     def launch(a: Any) -> Any:
         example.calls += 1
         out = torch.empty(5)
-        example.kernels[1][(1,)](a[1:], out, 5)  # a part of an argument
+        example.kernels[1][(1,)](table, out, 5)
         return out
 
     cache = LaunchCache(launch, example.kernels)
     for _ in range(2):
-        a = torch.randn(6)
-        torch.testing.assert_close(cache(a), 2 * a[1:])
+        torch.testing.assert_close(cache(torch.randn(6)), 2 * table)
     assert example.calls == 2
+
+
+def test_what_follows_a_launch_that_failed_is_recorded() -> None:
+    def fails(t: Any, out: Any, n: int) -> None:
+        raise MemoryError
+
+    failing, doubling = Kernel(fails), Kernel(doubled)
+
+    def launch(a: Any) -> Any:
+        out = torch.empty(5)
+        with suppress(MemoryError):  # as launch functions do that try fewer stages
+            failing[(1,)](a, out, 5)
+        more = torch.zeros(5)
+        doubling[(1,)](a, out, 5)
+        return out, more
+
+    cache = LaunchCache(launch, [failing, doubling])
+    for _ in range(3):
+        a = torch.randn(5)
+        torch.testing.assert_close(cache(a), (2 * a, torch.zeros(5)))
+    assert failing.looked_at == doubling.looked_at == 1
 
 
 def test_errors_leave_nothing_behind_and_few_calls_are_remembered() -> None:
