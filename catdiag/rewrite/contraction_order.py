@@ -344,7 +344,9 @@ class _Reassociation:
             if (one - two) & result and (two - one) & result and inner & others and inner - others:
                 if self.scales == LAST:
                     return [1 << pair[0] | 1 << pair[1]]
-                return [1 << k | sum(1 << n for n in rest if factors[n] <= factors[k]) for k in pair]
+                scales = [sum(1 << n for n in rest if factors[n] <= factors[k]) for k in pair]
+                scales[1] &= ~scales[0]  # what fits both is applied once
+                return [1 << k | own for k, own in zip(pair, scales, strict=True)]
         return []
 
     def _region(self, place: int) -> ProductRegion | None:

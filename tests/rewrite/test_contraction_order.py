@@ -262,3 +262,14 @@ def test_products_of_8_bits_in_blocks_read_them_as_they_are_stored(scaled_blocks
     text = plan.code("triton")
     assert [n for name, n in plan.tiles.items() if name.startswith("s_b")] == [1]
     assert "_batched_dot(tl.permute(X_tile, (1, 0, 2)), tl.permute(W_tile, (1, 2, 0)))" in text
+
+
+def test_a_scale_that_fits_both_factors_is_applied_once() -> None:
+    """Scores of heads that are mixed: a number is a scale of queries as well as of keys."""
+    mixed = cd.algorithm("g h, h q d, h x d,  -> g q x", name="mixed_heads")(
+        lambda A, Q, K, c: cd.einsum("g h, h q x -> g q x", A, cd.einsum("h q d, h x d -> h q x", Q, K) * c)
+    )
+    forms = equal_forms(mixed.diagram, {"g": 8, "h": 8, "q": 64, "x": 64, "d": 32})
+    assert "first" in {form.action.scales for form in forms}
+    for form in forms:
+        assert not ordered(mixed.derivation, form).theorem.conditional
