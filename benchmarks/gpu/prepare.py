@@ -23,6 +23,7 @@ if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
 from benchmarks.gpu.cases import Declared, declared  # noqa: E402
+from benchmarks.gpu.further_programs import further_programs  # noqa: E402
 from benchmarks.gpu.programs import programs  # noqa: E402
 from catdiag.measure.bench import raised, reason  # noqa: E402
 from catdiag.measure.bench_case import BenchCase, case_of  # noqa: E402
@@ -30,6 +31,7 @@ from catdiag.measure.bench_kernels import kernels_of, planned, proposed  # noqa:
 from catdiag.util.files import write_whole  # noqa: E402
 
 FILE = "cases.jsonl"
+LISTS = {"operators": declared, "programs": programs, "further_programs": further_programs}
 
 
 class Prepared:
@@ -109,10 +111,10 @@ def main() -> None:
     parser.add_argument("--only", default="", help="a regular expression that the name of a case matches somewhere")
     parser.add_argument("--chip", default="H200")
     parser.add_argument("--proposals", type=int, default=3, help="tiles to be tried for each case")
-    parser.add_argument("--list", choices=("operators", "programs"), default="operators", help="which list")
+    parser.add_argument("--list", choices=tuple(LISTS), default="operators", help="which list")
     parser.add_argument("--without-peers", action="store_true", help="kernels alone, to compare with predictions")
     options = parser.parse_args()
-    items = {"operators": declared, "programs": programs}[options.list]()
+    items = LISTS[options.list]()
     items = [item for item in items if re.search(options.only, f"{item.group}: {item.name}")]
     prepare(options.folder, items, options.chip, options.proposals, not options.without_peers)
 
