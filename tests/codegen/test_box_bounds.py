@@ -45,7 +45,8 @@ def convolution(taps: int) -> Module:
 
 def test_windows_are_boxes_where_one_tap_is_read_at_a_time() -> None:
     text = convolution(1).text
-    assert "a_blocks = _copied(a, [1, g_y, g_x, c_block]) if s_i == s_j == 1 else None" in text
+    assert "a_blocks = _copied(a, [1, g_y, g_x, c_block])" in text
+    assert "s_i" not in text and "s_j" not in text
     assert "a_tile = a_blocks.load([n_at, " in text
     assert "a_blocks" not in convolution(2).text
     strided = cd.algorithm("x c, k c o -> y o", name="strided")(
@@ -55,9 +56,34 @@ def test_windows_are_boxes_where_one_tap_is_read_at_a_time() -> None:
     assert "a_blocks" not in made.text and "w_blocks" in made.text
 
 
+def heads(block: int) -> Module:
+    """A product that sums over heads, some at a time, and over the entries of each."""
+    product = cd.algorithm("h t k, o h k -> t o", name="joined")(lambda X, W: cd.einsum("h t k, o h k -> t o", X, W))
+    return module(unproved(product.diagram, "h", "t o"), {"g_t": 32, "g_o": 16, "s_h": block}, "fp16")
+
+
+def test_a_loop_over_single_entries_has_no_dimension_for_them() -> None:
+    text, several = heads(1).text, heads(2).text
+    assert "W_blocks.load([o0, h0, 0]).reshape((g_o, k_block))" in text
+    assert "for h0 in tl.range(h_from, h_to, 1)" in text and "s_h" not in text and "tl.permute" not in text
+    assert "s_h=2" in several and "tl.permute" in several
+
+
 @pytest.mark.triton
 @pytest.mark.usefixtures("interpreting")
 class TestRun:
+    @pytest.mark.parametrize("block", [1, 2])
+    @pytest.mark.parametrize("copies", [False, True])
+    def test_sums_over_heads(self, copies: bool, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        import torch
+
+        kernels = imported(heads(block).text, "joined")
+        monkeypatch.setattr(kernels, "_copies", lambda device: copies)
+        draw = torch.Generator().manual_seed(0)
+        X, W = torch.randn(3, 40, 16, generator=draw).half(), torch.randn(24, 3, 16, generator=draw).half()
+        wanted = torch.einsum("htk,ohk->to", X.double(), W.double())
+        assert (kernels.joined(X, W).double() - wanted).abs().max() < 0.02
+
     @pytest.mark.parametrize("copies", [False, True])
     def test_sums_over_a_slice(self, copies: bool, monkeypatch: pytest.MonkeyPatch) -> None:
         import torch

@@ -23,6 +23,7 @@ from catdiag.codegen.syntax import (
     call,
     dotted,
     joined,
+    length_of,
     method,
 )
 from catdiag.codegen.triton.array_accesses import Pull, StoredArray
@@ -91,7 +92,7 @@ class Loads(GluonWriting):
             )
         scope.write(Update(number, "+", Number(1)))
         phase = self._phases(span, context, exact, low, high)
-        phase.append(ForLoop(Name(first), call("range", *self.bounds, Name(span.symbol)), scope.body))
+        phase.append(ForLoop(Name(first), call("range", *self.bounds, length_of(span.symbol)), scope.body))
 
     def _places(self, ring: Ring, scope: Scope) -> list[PythonExpression]:
         """The position at which a block begins, along each axis of its array."""

@@ -384,7 +384,7 @@ class GluonWriting(Writing):
         both = [r for r in early if r in late]
         once = [r for r in early if r not in late]
         done = [r for r in late if r not in both]
-        before, at, block = Parens(joined(number, "-", Number(1))), Name(first), Name(span.symbol)
+        before, at, block = Parens(joined(number, "-", Number(1))), Name(first), length_of(span.symbol)
         body = [
             Update(number, "+", Number(1)),
             *iteration.loads,

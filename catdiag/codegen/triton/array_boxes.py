@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from catdiag.codegen.syntax import Compare, IfElse, Number, PythonExpression, length_of
 from catdiag.codegen.triton.array_accesses import StoredArray
 from catdiag.codegen.triton.mask_ranges import Affine, affine
 from catdiag.codegen.triton.tile_expressions import Nodes
@@ -21,15 +20,6 @@ class Boxes:
     shape: tuple[str, ...]
     looped: bool = False
     """Whether a loop loads them, or a matrix product in a loop reads them: only then does a descriptor pay."""
-    ones: tuple[str, ...] = ()
-    """Lengths of blocks that have to be 1: those of further dimensions along an axis, as of a window."""
-
-    def where_possible(self, descriptor: PythonExpression) -> PythonExpression:
-        """A descriptor, or None where the lengths that have to be 1 are not."""
-        if not self.ones:
-            return descriptor
-        first, *rest = (*map(length_of, self.ones), Number(1))
-        return IfElse(Compare(first, tuple(("==", other) for other in rest)), descriptor, Number(None))
 
 
 @dataclass(frozen=True)
@@ -38,19 +28,16 @@ class BoxAccess:
 
     dims: tuple[Dim | None, ...]
     starts: tuple[TileNode, ...]
-    ones: tuple[Dim, ...]
-    """Further dimensions, in blocks of one entry."""
 
 
 def boxed(nodes: Nodes, array: StoredArray, places: Sequence[TileNode]) -> BoxAccess | None:
     """The box that is read of an array, at a place along each axis; None if what is read is none.
 
-    A place is a start and the entry of one dimension, and may be moved along others whose blocks are one entry: of
-    windows along an axis, one tap of which is read at a time, each is a box.
+    A place is a start and the entry of one dimension: of windows along an axis, one tap of which is read at a time,
+    each is a box.
     """
     dims: list[Dim | None] = []
     starts: list[TileNode] = []
-    ones: list[Dim] = []
     for place in places:
         start, own = nodes.const(0, "int"), None
         for sign, term in terms(place):
@@ -58,22 +45,14 @@ def boxed(nodes: Nodes, array: StoredArray, places: Sequence[TileNode]) -> BoxAc
                 start = nodes.op(sign, start, term)
                 continue
             dim = term.dims[0]
-            if sign == "sub" or term.kind != "arange" or dim in dims or dim in ones or dim is own:
+            if sign == "sub" or term.kind != "arange" or dim in dims or own is not None:
                 return None
-            if own is None:
-                own = dim
-            elif dim.length == 1 and dim.loop is not None:
-                ones.append(dim)
-            elif own.length == 1 and own.loop is not None:
-                ones.append(own)
-                own = dim
-            else:
-                return None
+            own = dim
         dims.append(own)
         starts.append(start)
     if array.parts or not dims or dims[-1] is None or len(dims) > 5 or array.ty.element not in ("real", "extended"):
         return None
-    return BoxAccess(tuple(dims), tuple(starts), tuple(ones))
+    return BoxAccess(tuple(dims), tuple(starts))
 
 
 def ends_with(dim: Dim, start: TileNode, size: TileNode) -> bool:

@@ -20,6 +20,7 @@ from catdiag.codegen.syntax import (
     dotted,
     joined,
     joined_all,
+    length_of,
     method,
 )
 from catdiag.codegen.triton.array_accesses import At, Made, PartialState, Pull, StoredArray, reshaped_index, state_of
@@ -194,14 +195,16 @@ class Writing:
         first = self.own.fresh((span.axis if span.axis.isidentifier() else "i") + "0")
         place = nodes.start(first, scope)
         axis = first[:-1] if first.endswith("0") else first
-        exact = next((e for e, s in self.exact.items() if s == span), None)
+        single = self._tile(span) == 1
+        blocks = LoopSpan(span.axis, "1" if single else span.symbol, span.size)
+        exact = next((e for e, s in self.exact.items() if s == blocks), None)
         if exact is None:
             exact = self.own.fresh(f"even_{axis}")
-            self.exact[exact] = span
-        self.loops[span.symbol] = span
+            self.exact[exact] = blocks
+        self.loops[span.symbol] = blocks
         before = k.tiles.get(span.symbol)
         k.tiles[span.symbol] = Tile(
-            span, place, k.size(span.size), scope, False, span.symbol, exact, context, self._tile(span)
+            span, place, k.size(span.size), scope, single, blocks.symbol, exact, context, self._tile(span)
         )
         k.loops.append(k.tiles[span.symbol])
         names = {s: self.printer.names[state_of(k.env[s])] for s in carry.states}
@@ -218,7 +221,7 @@ class Writing:
             self._state(state, names[state], dims[state], outside)
         matrices = [(Name(names[s]), dims[s], self.matrices.pop(s)) for s in carry.states if s in self.matrices]
         outside.write(*(Assign((tile,), self.printer.as_matrix(tile, d, product)) for tile, d, product in matrices))
-        self._head(span, context, exact, low, high, first, scope)
+        self._head(blocks, context, exact, low, high, first, scope)
         outside.write(*(Assign((tile,), self.printer.from_matrix(tile, product, d)) for tile, d, product in matrices))
         for name in (Name(names[s]) for s in carry.states if s in self.read_once):
             outside.write(Assign((name,), joined(name, "+", Number(0.0)), note=f"{name}, which is read once so"))
@@ -271,25 +274,17 @@ class Writing:
                 self.imbalance.add(span_.symbol)
             if grows(found[1], tile.start) > 0 and not grows(found[0], tile.start) > 0:
                 self.reverse.add(span_.symbol)
-        block = nodes.symbol(span.symbol, positive=True)
         start = nodes.op("max", low, found[0])
-        start = start if start.value == 0 else nodes.op("mul", nodes.op("floordiv", start, block), block)
+        if start.value != 0 and self._tile(span) != 1:
+            block = nodes.symbol(span.symbol, positive=True)
+            start = nodes.op("mul", nodes.op("floordiv", start, block), block)
         return start, nodes.op("min", high, found[1])
 
-    def _head(
-        self, span: LoopSpan, context: KernelLoop, exact: str, low: TileNode, high: TileNode, first: str, scope: Scope
-    ) -> None:
-        """The loop over blocks, divided into up to three phases: blocks inside all masks, and blocks at the edges."""
-        phase = self._phases(span, context, exact, low, high)
-        over = call(f"{self.tl}.range", *self.bounds, Name(span.symbol))
-        phase.append(ForLoop(Name(first), over, scope.body))
-
-    def _phases(
-        self, span: LoopSpan, context: KernelLoop, exact: str, low: TileNode, high: TileNode
-    ) -> list[PythonStatement]:
-        """Writes the loop over phases with the range of each, and returns its body, for the loop over blocks."""
-        k, nodes, p = self.k, self.k.nodes, self.printer
-        outside = k.scope
+    def _unmasked(
+        self, span: LoopSpan, context: KernelLoop, low: TileNode, high: TileNode
+    ) -> tuple[TileNode, TileNode]:
+        """The range of a loop whose blocks are inside of all masks."""
+        k, nodes = self.k, self.k.nodes
         block = nodes.symbol(span.symbol, positive=True)
 
         def whole_blocks(end: TileNode) -> TileNode:
@@ -300,26 +295,46 @@ class Writing:
         for end in (k.size(span.size), *context.unmasked.upper):
             top = nodes.op("min", top, end)
         inner_end = nodes.op("max", whole_blocks(top), low) if low.value != 0 else whole_blocks(top)
-        inner_start = low
-        if context.unmasked.lower:
-            begin = low
-            for bound in context.unmasked.lower:
-                up = summed(nodes, affine(bound).plus(affine(block)).plus(affine(nodes.const(-1, "int"))))
-                begin = nodes.op("max", begin, whole_blocks(up))
-            inner_start = nodes.op("min", begin, nodes.op("max", high, low))
-            inner_end = nodes.op("max", inner_end, inner_start)
-        p.count([low, high, inner_start, inner_end] * 2)
+        if not context.unmasked.lower:
+            return low, inner_end
+        begin = low
+        for bound in context.unmasked.lower:
+            up = summed(nodes, affine(bound).plus(affine(block)).plus(affine(nodes.const(-1, "int"))))
+            begin = nodes.op("max", begin, whole_blocks(up))
+        inner_start = nodes.op("min", begin, nodes.op("max", high, low))
+        return inner_start, nodes.op("max", inner_end, inner_start)
+
+    def _head(
+        self, span: LoopSpan, context: KernelLoop, exact: str, low: TileNode, high: TileNode, first: str, scope: Scope
+    ) -> None:
+        """The loop over blocks, divided into up to three phases: blocks inside all masks, and blocks at the edges."""
+        phase = self._phases(span, context, exact, low, high)
+        over = call(f"{self.tl}.range", *self.bounds, length_of(span.symbol))
+        phase.append(ForLoop(Name(first), over, scope.body))
+
+    def _phases(
+        self, span: LoopSpan, context: KernelLoop, exact: str, low: TileNode, high: TileNode
+    ) -> list[PythonStatement]:
+        """Writes the loop over phases with the range of each, and returns its body, for the loop over blocks."""
+        k, p = self.k, self.printer
+        outside, single = k.scope, span.symbol.isdigit()
+        masks = bool(context.unmasked.lower or context.unmasked.upper)
+        ranged = low.value != 0 or high is not k.size(span.size)
+        ends = [(low, "low"), (high, "high")]
+        if not single:  # else each block is inside of all masks
+            begin, end = self._unmasked(span, context, low, high)
+            ends[1:1] = [(begin, "begin"), (end, "end")]
+        p.count([node for node, _ in ends] * 2)
         edges: list[PythonExpression] = []
-        for node, wanted in ((low, "low"), (inner_start, "begin"), (inner_end, "end"), (high, "high")):
+        for node, wanted in ends:
             p.ref(node, outside)
             at = p.plain(node)
             known = isinstance(at, (Name, Number)) and at.level == ATOM
             edges.append(at if known else Name(p.name(node, wanted)))
-        phases = list(pairwise(edges))[0 if context.unmasked.lower else 1 :]
-        masks = bool(context.unmasked.lower or context.unmasked.upper)
-        ranged = low.value != 0 or high is not k.size(span.size)
-        number = Number(len(phases)) if masks or ranged else IfElse(Name(exact), Number(1), Number(2))
-        self.phases += len(phases) if masks or ranged else 1
+        phases = list(pairwise(edges))[0 if context.unmasked.lower or single else 1 :]
+        several = masks or ranged or single
+        number = Number(len(phases)) if several else IfElse(Name(exact), Number(1), Number(2))
+        self.phases += len(phases) if several else 1
         base = span.axis if span.axis.isidentifier() else "i"
         start, stop = self.bounds = Name(self.own.fresh(f"{base}_from")), Name(self.own.fresh(f"{base}_to"))
         body: list[PythonStatement] = []
@@ -329,6 +344,7 @@ class Writing:
         if self.printer.accumulated and not (masks or ranged):  # else ptxas waits for each product: C7515
             body.append(If(Name(exact), [Do(call(f"{self.tl}.assume", compared(stop, ">", Number(0))))]))
         note = f"{'blocks inside all masks' if masks else 'whole blocks'}, and those at an edge apart"
+        note = "one entry at a time" if single else note
         outside.write(
             ForLoop(Name(context.phase), call(f"{self.tl}.static_range", number), body, note=note, beside=True)
         )

@@ -108,7 +108,7 @@ class Build:
         self.sizes: dict[str, str] = {}
         self.constants: dict[str, None] = {}
         self.blocks: dict[str, Size] = {}
-        self.boxes: dict[tuple[StoredArray, tuple[str, ...], tuple[str, ...]], Boxes] = {}
+        self.boxes: dict[tuple[StoredArray, tuple[str, ...]], Boxes] = {}
         self.reads: dict[StoredArray, dict[tuple[TileNode, ...], None]] = {}
         self.writes: dict[StoredArray, dict[tuple[TileNode, ...], None]] = {}
         """The indices at which arrays are read and written, a node for each axis."""
@@ -273,13 +273,12 @@ class Build:
 
     def boxes_of(self, array: StoredArray, access: BoxAccess) -> Boxes:
         """The boxes of an array with some dimensions; those of one shape share a tensor descriptor."""
-        looped = any(d is not None and d.loop is not None for d in (*access.dims, *access.ones))
+        looped = any(d is not None and d.loop is not None for d in access.dims)
+        looped |= any(start.scope is not self.root for start in access.starts)
         shape = tuple("1" if d is None else d.block for d in access.dims)
-        ones = tuple(d.block for d in access.ones)
-        found = self.boxes.get((array, shape, ones))
+        found = self.boxes.get((array, shape))
         if found is None:
-            found = Boxes(self.names.fresh(f"{array.name}_blocks"), array, shape, ones=ones)
-            self.boxes[array, shape, ones] = found
+            found = self.boxes[array, shape] = Boxes(self.names.fresh(f"{array.name}_blocks"), array, shape)
         found.looped |= looped
         return found
 

@@ -468,7 +468,7 @@ class LaunchWriter:
         """The lines that make tensor descriptors; one is None where the tensor, the block or the chip allows none."""
         for box in kernel.boxes:
             descriptor = call("_copied", Name(box.array.name), self._lengths_of(kernel, box.shape))
-            self.write(f"{box.name} = {box.where_possible(descriptor)}")
+            self.write(f"{box.name} = {descriptor}")
 
     def _lengths_of(self, kernel: KernelSpec, blocks: Sequence[str]) -> ListOf:
         """The lengths of blocks in a launch."""
@@ -482,12 +482,16 @@ class LaunchWriter:
         for name, size in kernel.blocks.items():
             found.append((name, self.lengths[self._length(kernel, name, self.size(size))]))
         spans = (*kernel.spans, *kernel.loops, *([] if kernel.parts is None else [kernel.parts]))
-        found += [(span.symbol, length_of(span.symbol)) for span in spans]
+        found += [(span.symbol, Name(span.symbol)) for span in spans if not span.symbol.isdigit()]
         found += [(name, self.lengths[padded_length(symbol)]) for symbol, name in kernel.padded.items()]
         for name, span in kernel.exact.items():
             whole, tile = self.size(span.size), length_of(span.symbol)
-            ends = (("==", Number(0)), *([("<", whole)] if span in kernel.loops else []))
-            test: PythonExpression = Compare(joined(whole, "%", tile), ends)
+            left = Number(0) if tile == Number(1) else joined(whole, "%", tile)
+            ends = (
+                *([] if left == Number(0) else [("==", Number(0))]),
+                *([("<", whole)] if span in kernel.loops else []),
+            )
+            test: PythonExpression = Compare(left, ends)
             if span.symbol in kernel.padded:
                 test = Logical("and", (compared(self.lengths[padded_length(span.symbol)], "==", tile), test))
             found.append((name, test))

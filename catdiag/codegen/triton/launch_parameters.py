@@ -11,7 +11,7 @@ from catdiag.schedule.statements import LoopSpan
 def constants_of(kernel: KernelSpec) -> list[str]:
     """The names of a kernel's compile-time constants (`tl.constexpr`): sizes, blocks, tiles, exactness."""
     names = [kernel.sizes.get(s, s) for s in kernel.constants]
-    names += [*kernel.blocks, *(s.symbol for s in (*kernel.spans, *kernel.loops))]
+    names += [*kernel.blocks, *(s.symbol for s in (*kernel.spans, *kernel.loops) if not s.symbol.isdigit())]
     names += [*([] if kernel.parts is None else [kernel.parts.symbol]), *kernel.padded.values(), *kernel.exact]
     return list(dict.fromkeys(names))
 

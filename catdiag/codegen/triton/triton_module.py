@@ -248,8 +248,8 @@ class _ModuleBuilder:
         return name in self.symbols or (name in MODULE_WORDS and (any(self.specialized) or name not in GLUON_WORDS))
 
     def _is_argument(self, symbol: str) -> bool:
-        """Whether a tile is an argument even if its length is 1: block lengths and numbers of parts are."""
-        return any(isinstance(s, For) and s.kind != "tiles" and any(p.symbol == symbol for p in s.spans)
+        """Whether a tile is an argument even if its length is 1: numbers of parts are."""
+        return any(isinstance(s, For) and s.kind == "parts" and any(p.symbol == symbol for p in s.spans)
                    for _, s in statements(self.program.body))  # fmt: skip
 
     def _stored_as(self, array: StoredArray) -> str:
