@@ -26,7 +26,7 @@ from catdiag.codegen.syntax import (
 from catdiag.codegen.triton.array_accesses import At, Made, PartialState, Pull, StoredArray, reshaped_index, state_of
 from catdiag.codegen.triton.kernel_builder import UNROLLED, Build, KernelLoop, Tile, axes_text, tile_number
 from catdiag.codegen.triton.kernel_signature import KernelSpec, ModuleContext
-from catdiag.codegen.triton.mask_ranges import affine, edge, grows, summed
+from catdiag.codegen.triton.mask_ranges import edge, grows, unmasked_blocks
 from catdiag.codegen.triton.product_types import ProductTypes
 from catdiag.codegen.triton.tile_expressions import reduced_rows
 from catdiag.codegen.triton.tile_nodes import Dim, Scope, TileNode
@@ -280,30 +280,6 @@ class Writing:
             start = nodes.op("mul", nodes.op("floordiv", start, block), block)
         return start, nodes.op("min", high, found[1])
 
-    def _unmasked(
-        self, span: LoopSpan, context: KernelLoop, low: TileNode, high: TileNode
-    ) -> tuple[TileNode, TileNode]:
-        """The range of a loop whose blocks are inside of all masks."""
-        k, nodes = self.k, self.k.nodes
-        block = nodes.symbol(span.symbol, positive=True)
-
-        def whole_blocks(end: TileNode) -> TileNode:
-            """The end of the last whole block before `end`."""
-            return nodes.op("mul", nodes.op("floordiv", nodes.op("max", end, nodes.const(0, "int")), block), block)
-
-        top = high
-        for end in (k.size(span.size), *context.unmasked.upper):
-            top = nodes.op("min", top, end)
-        inner_end = nodes.op("max", whole_blocks(top), low) if low.value != 0 else whole_blocks(top)
-        if not context.unmasked.lower:
-            return low, inner_end
-        begin = low
-        for bound in context.unmasked.lower:
-            up = summed(nodes, affine(bound).plus(affine(block)).plus(affine(nodes.const(-1, "int"))))
-            begin = nodes.op("max", begin, whole_blocks(up))
-        inner_start = nodes.op("min", begin, nodes.op("max", high, low))
-        return inner_start, nodes.op("max", inner_end, inner_start)
-
     def _head(
         self, span: LoopSpan, context: KernelLoop, exact: str, low: TileNode, high: TileNode, first: str, scope: Scope
     ) -> None:
@@ -322,7 +298,7 @@ class Writing:
         ranged = low.value != 0 or high is not k.size(span.size)
         ends = [(low, "low"), (high, "high")]
         if not single:  # else each block is inside of all masks
-            begin, end = self._unmasked(span, context, low, high)
+            begin, end = unmasked_blocks(k.nodes, context.unmasked, k.size(span.size), span.symbol, (low, high))
             ends[1:1] = [(begin, "begin"), (end, "end")]
         p.count([node for node, _ in ends] * 2)
         edges: list[PythonExpression] = []

@@ -163,6 +163,32 @@ class UnmaskedRange:
     upper: list[TileNode] = field(default_factory=list)
 
 
+def unmasked_blocks(
+    nodes: Nodes, unmasked: UnmaskedRange, size: TileNode, symbol: str, ends: tuple[TileNode, TileNode]
+) -> tuple[TileNode, TileNode]:
+    """The part of a loop's range, from one of its `ends` to the other, whose blocks are whole and inside of all masks.
+    `size` is that of the axis, `symbol` the length of blocks."""
+    low, high = ends
+    block = nodes.symbol(symbol, positive=True)
+
+    def whole_blocks(end: TileNode) -> TileNode:
+        """The end of the last whole block before `end`."""
+        return nodes.op("mul", nodes.op("floordiv", nodes.op("max", end, nodes.const(0, "int")), block), block)
+
+    top = high
+    for end in (size, *unmasked.upper):
+        top = nodes.op("min", top, end)
+    inner_end = nodes.op("max", whole_blocks(top), low) if low.value != 0 else whole_blocks(top)
+    if not unmasked.lower:
+        return low, inner_end
+    begin = low
+    for bound in unmasked.lower:
+        up = summed(nodes, affine(bound).plus(affine(block)).plus(affine(nodes.const(-1, "int"))))
+        begin = nodes.op("max", begin, whole_blocks(up))
+    inner_start = nodes.op("min", begin, nodes.op("max", high, low))
+    return inner_start, nodes.op("max", inner_end, inner_start)
+
+
 def solved(nodes: Nodes, condition: TileNode, dim: Dim, start: TileNode, size: TileNode) -> UnmaskedRange | None:
     """The range of a loop's axis in which a condition holds for all entries of other dimensions; None if not found.
 
