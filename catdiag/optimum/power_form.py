@@ -92,23 +92,6 @@ class PowerForm:
             *(argument_checks.formula(cost, "the cost of a level") * self.at(capacity) for cost, capacity in listed)
         )
 
-    def minimum_capacity(self, transfers: Expr | int | float) -> Expr:
-        """The least capacity at which the form is at most `transfers`.
-
-        Raises FormulaError unless exactly one power depends on the capacity and `transfers` is above the constant part.
-
-        >>> n, M = sympy.symbols("n M", positive=True)
-        >>> power_form(2 * n**3 / sympy.sqrt(M) + n**2, M).minimum_capacity(2 * n**2)
-        4*n**2
-        """
-        moving = [(alpha, beta) for alpha, beta in self.terms if beta]
-        if len(moving) != 1:
-            raise FormulaError(f"{self.expr} has {len(moving)} powers of {self.capacity}: one is needed to invert it")
-        (alpha, beta), left = moving[0], argument_checks.formula(transfers, "transfers") - self.coefficient(0)
-        if left.is_nonpositive:
-            raise FormulaError(f"{transfers} is not above {self.coefficient(0)}, which no capacity lowers")
-        return power(alpha / left, 1 / beta)
-
     def latex(self) -> str:
         """The form in LaTeX, with powers as in the paper: `2 a b c M^{-1/2} + a c`."""
         name, parts = latex_of(self.capacity), []

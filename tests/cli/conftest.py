@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-OPERATORS = Path(__file__).with_name("operators.py")
+OPERATORS = Path(__file__).parents[1] / "golden" / "operators.py"
 
 
 @dataclass

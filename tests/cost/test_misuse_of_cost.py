@@ -107,7 +107,6 @@ CASES: dict[str, Case] = {
     "PowerForm.quantised": (lambda **k: form().quantized(**k), lambda: {"width": 2}, {}),
     "PowerForm.scaled": (lambda **k: form().scaled(**k), lambda: {"factor": 2}, {"factor": (2,)}),
     "PowerForm.over": (lambda **k: form().over(**k), lambda: {"levels": [(1, 9)]}, {}),
-    "PowerForm.least_capacity": (lambda **k: form().minimum_capacity(**k), lambda: {"transfers": 9}, {}),
     "LevelsIO.edge": (lambda **k: levelled().edge(**k), lambda: {"lower": "L2"}, {}),
     "LevelsIO.capacity": (lambda **k: levelled().capacity(**k), lambda: {"level": "L2"}, {}),
     "LevelsIO.reach": (lambda **k: levelled().reach(**k), lambda: {"level": "L2"}, {}),

@@ -70,3 +70,49 @@ no_diagram = 3
 
 def no_algorithm(A):
     return A
+
+
+@cd.algorithm("q d, x d, x v -> q v")
+def cosine_attention(Q, K, V):
+    S = cd.einsum("q d, x d -> q x", Q, K) / (cd.sqrt(cd.sum(Q * Q, "d")) * cd.sqrt(cd.sum(K * K, "d")))
+    return cd.einsum("q x, x v -> q v", cd.softmax(S, "x"), V)
+
+
+@cd.algorithm("t d, d f, d f, f e -> t e")
+def gated_mlp(X, W, U, D):
+    gate = cd.einsum("t d, d f -> t f", X, W)
+    up = cd.einsum("t d, d f -> t f", X, U)
+    return cd.einsum("t f, f e -> t e", gate * cd.nn.sigmoid(gate) * up, D)
+
+
+@cd.algorithm("q x -> q")
+def entropy(A):
+    p = cd.softmax(A, "x")
+    return -cd.sum(p * cd.log(p), "x")
+
+
+@cd.algorithm("q x -> q")
+def variance(A):
+    return cd.mean((A - cd.mean(A, "x")) ** 2, "x")
+
+
+@cd.algorithm("q x, x v -> q v")
+def l2_normalised(A, V):
+    return cd.einsum("q x, x v -> q v", A / cd.sqrt(cd.sum(A * A, "x")), V)
+
+
+@cd.algorithm("q d, x d, x v, -> q v")
+def at_temperature(Q, K, V, T):
+    S = cd.einsum("q d, x d -> q x", Q, K) / T
+    return cd.einsum("q x, x v -> q v", cd.softmax(S, "x"), V)
+
+
+@cd.algorithm("q x -> q, q")
+def largest_and_log_sum(A):
+    m = cd.max(A, "x")
+    return m, m + cd.log(cd.sum(cd.exp(A - m), "x"))
+
+
+@cd.algorithm("q x y -> q")
+def plane_sum(A):
+    return cd.sum(A, "x y")

@@ -13,7 +13,7 @@ from catdiag.kernel.terms import ZERO, Term, bound, fn, idx, num, read, size
 
 A, B, C, E = read("A"), read("B"), read("C"), read("E")
 N, M, V, HERE, TWO = size("n"), size("m"), idx("v"), bound(0), num(2)
-ELEMENTS = {"A": "real", "B": "real", "C": "real", "X": "real", "E": "extended", "EX": "extended"}
+ELEMENTS = {"A": "real", "B": "real", "C": "real", "X": "real", "Y": "real", "E": "extended", "EX": "extended"}
 POSITIVE = fn("lt", ZERO, A)
 
 
@@ -32,3 +32,17 @@ def alone(*facts: Term | Fact, **ranges: Term) -> Context:
 
 def every(n: Term, condition: Term) -> Fact:
     return Fact((("v", n),), (), condition)
+
+
+def always(*args: Any, **named: Any) -> bool:
+    """A judgement that refuses nothing."""
+    return True
+
+
+def never(*args: Any, **named: Any) -> bool:
+    return False
+
+
+def loose_positions(args: Any, chosen: Any) -> Any:
+    """`rule_arguments.positions` without its checks."""
+    return [args[k] for k in chosen], [a for k, a in enumerate(args) if k not in chosen]

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from kernel_contexts import always, loose_positions
 from kernel_programs import (
     GOOD_STEP,
     Json,
@@ -34,8 +35,6 @@ from catdiag.kernel.terms import BOT, ZERO, KernelError, fn, idx, read, term_dat
 from catdiag.prover.proof_search import OpenGoal, find
 from catdiag.solvers.z3 import Z3
 
-ALWAYS: Callable[..., bool] = lambda *args, **named: True  # noqa: E731
-NEVER: Callable[..., bool] = lambda *args, **named: False  # noqa: E731
 NOTHING: Callable[..., None] = lambda *args, **named: None  # noqa: E731
 
 
@@ -54,16 +53,12 @@ class Attack:
     owes: bool = False
 
 
-def _loose_positions(args: Any, chosen: Any) -> Any:
-    return [args[k] for k in chosen], [a for k, a in enumerate(args) if k not in chosen]
-
-
 A, E = [array("A", "x")], [array("A", "x", element="extended")]
 AB = [array("A", "x"), array("B", "x")]
 S = [array("A")]
 X = [array("A", element="extended")]
 XN: list[Any] = [["x", "x"]]
-REAL_ALWAYS = [(Context, "real", ALWAYS)]
+REAL_ALWAYS = [(Context, "real", always)]
 COUNT = {"op": "size", "size": "x"}
 INDEX = {"op": "index", "axis": ["x", "x"]}
 ZERO_OF_A = [const("0"), apply("eq", 0, 1), const("1"), apply("where", 2, 3, 1)]
@@ -135,41 +130,41 @@ ATTACKS = [
     Attack("a factor pulled out twice: Σ 3·a = 9·Σ a",
            program(A, [const("3"), apply("mul", 1, 0), reduce("sum", "x", 2)], 3),
            program(A, [const("9"), reduce("sum", "x", 0), apply("mul", 1, 2)], 3),
-           by([["pull", [], [0, 0]]], close="field"), [(reduction_rules, "positions", _loose_positions)]),
+           by([["pull", [], [0, 0]]], close="field"), [(reduction_rules, "positions", loose_positions)]),
     Attack("max (−1·a) = −1·max a",
            program(A, [const("-1"), apply("mul", 1, 0), reduce("max", "x", 2)], 3),
            program(A, [const("-1"), reduce("max", "x", 0), apply("mul", 1, 2)], 3),
-           by([["scale", [], [0]]]), [(Context, "nonnegative", ALWAYS)], (("le", 1, "x"),)),
+           by([["scale", [], [0]]]), [(Context, "nonnegative", always)], (("le", 1, "x"),)),
     Attack("max of a constant over no index is the constant",
            program(A, [const("5"), rename(1, XN), reduce("max", "x", 2)], (3, "extended")),
            program(A, [const("5")], (1, "extended")),
-           by([["constant", []]]), [(Context, "positive_size", ALWAYS)]),
+           by([["constant", []]]), [(Context, "positive_size", always)]),
     Attack("−∞ < a for a that may be −∞",
            program(X, [const("-inf"), apply("lt", 1, 0)], (2, "bool")),
            program(X, [const("0"), const("1"), apply("lt", 1, 2)], (3, "bool")),
            by([["compare", [0]], ["decide", []]], [["compare", [0]], ["decide", []]]), REAL_ALWAYS),
     Attack("a case that is not decided",
            program(A, [const("0"), apply("lt", 1, 0), apply("where", 2, 0, 1)], 3),
-           program(A, [], 0), by([["decide", []]]), [(Context, "entails", ALWAYS)]),
+           program(A, [], 0), by([["decide", []]]), [(Context, "entails", always)]),
     # -- normal forms ------------------------------------------------------------------------------
     Attack("a/a = 1", program(S, [const("1")], 1), program(S, [apply("div", 0, 0)], 1),
-           by(close="field"), [(Context, "nonzero", ALWAYS), (loop_rules, "owes", lambda *a, **k: [])]),
+           by(close="field"), [(Context, "nonzero", always), (loop_rules, "owes", lambda *a, **k: [])]),
     Attack("sqrt(a)² = a", program(S, [], 0), program(S, [apply("sqrt", 0), apply("mul", 1, 1)], 2),
-           by(close="field"), [(Context, "nonnegative", ALWAYS), (loop_rules, "owes", lambda *a, **k: [])]),
+           by(close="field"), [(Context, "nonnegative", always), (loop_rules, "owes", lambda *a, **k: [])]),
     Attack("sqrt(a²) = a", program(S, [], 0), program(S, [apply("mul", 0, 0), apply("sqrt", 1)], 2),
            by(close="field"), [(Context, "nonnegative", lambda self, t: t.op == "read" or len(set(t.args)) == 1)]),
     Attack("log(a·a) = 2·log a", program(S, [apply("mul", 0, 0), apply("log", 1)], 2),
            program(S, [const("2"), apply("log", 0), apply("mul", 1, 2)], 3),
-           by(close="field"), [(Context, "positive", ALWAYS), (loop_rules, "owes", lambda *a, **k: [])]),
+           by(close="field"), [(Context, "positive", always), (loop_rules, "owes", lambda *a, **k: [])]),
     Attack("exp(log a) = a", program(S, [], 0), program(S, [apply("log", 0), apply("exp", 1)], 2),
-           by(close="field"), [(Context, "positive", ALWAYS), (loop_rules, "owes", lambda *a, **k: [])]),
+           by(close="field"), [(Context, "positive", always), (loop_rules, "owes", lambda *a, **k: [])]),
     Attack("a − a = 0 at −∞", program(X, [const("0")], (1, "extended")),
            program(X, [apply("sub", 0, 0)], (1, "extended")),
-           by(close="field"), [(Context, "real", ALWAYS), (loop_rules, "owes", lambda *a, **k: [])]),
+           by(close="field"), [(Context, "real", always), (loop_rules, "owes", lambda *a, **k: [])]),
     Attack("exp(−∞)² = 1", program([], [const("-inf"), apply("exp", 0), apply("mul", 1, 1)], 2),
            program([], [const("1")], 0),
            by([["ring", []], ["bottom", [0]], ["ring", []]]),
-           [(Context, "real", ALWAYS)]),
+           [(Context, "real", always)]),
     Attack("a condition about an index that a step opens later",
            program(A, [*ZERO_OF_A, reduce("sum", "x", 4)], 5),
            program(A, [COUNT, const("0"), apply("eq", 0, 2), apply("where", 3, 1, 2), reduce("max", "x", 4)], 5),
@@ -210,7 +205,7 @@ ATTACKS = [
            program(E, [reduce("sum", "x", 0)], (1, "extended")),
            program(E, [sum_fold([apply("sub", 1, 1), apply("add", 2, 1), reduce("sum", "x", 3), apply("add", 0, 4)], 5)],
                    (1, "extended")), None,
-           [(Context, "real", ALWAYS), (Checker, "_all_met", NOTHING), (loop_rules, "owes", lambda *a, **k: [])], search=True),
+           [(Context, "real", always), (Checker, "_all_met", NOTHING), (loop_rules, "owes", lambda *a, **k: [])], search=True),
     Attack("a loop that takes its inputs for positive",
            program(A, [reduce("sum", "x", 0)], 1),
            program(A, [sum_fold([apply("mul", 1, 1), apply("sqrt", 2), reduce("sum", "x", 3), apply("add", 0, 4)], 5)], 1),

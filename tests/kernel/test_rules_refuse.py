@@ -7,10 +7,9 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from kernel_oracle import ask
+from kernel_contexts import HERE, POSITIVE, TWO, A, B, C, E, M, N, V, knows
 
 from catdiag.kernel import rewrite_rules, scalar_rules
-from catdiag.kernel.context import Context
 from catdiag.kernel.facts import Fact
 from catdiag.kernel.rule_arguments import depends, positions
 from catdiag.kernel.scalar_rules import below
@@ -31,24 +30,16 @@ from catdiag.kernel.terms import (
     mul,
     num,
     read,
-    size,
     sub,
     term_data,
 )
 
-A, B, C, E = read("A"), read("B"), read("C"), read("E")
-N, M, HERE, TWO, HALF = size("n"), size("m"), bound(0), num(2), num(Fraction(1, 2))
+HALF = num(Fraction(1, 2))
 X, Y, EX = read("X", HERE), read("Y", HERE), read("EX", HERE)
-ELEMENTS = {"A": "real", "B": "real", "C": "real", "X": "real", "Y": "real", "E": "extended", "EX": "extended"}
-POSITIVE = fn("lt", ZERO, A)
 
 
 def total(body: Term, n: Term = N, monoid: str = "sum") -> Term:
     return big(monoid, n, body)
-
-
-def knows(*facts: Term | Fact, **ranges: Term) -> Context:
-    return Context(ask, ranges, tuple(f if isinstance(f, Fact) else Fact((), (), f) for f in facts), ELEMENTS)
 
 
 def data(*args: Any) -> list[Any]:
@@ -71,7 +62,6 @@ def every(n: Term, *conditions: Term) -> tuple[Fact, ...]:
     return tuple(Fact((("v", n),), (), c) for c in conditions)
 
 
-V = idx("v")
 REAL_V = fn("real", read("EX", V))
 Case = tuple[str, Term, Sequence[Any], Sequence[Any]]
 """A rule, what it is applied to, its arguments, and what is known."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from kernel_contexts import ELEMENTS, HERE, A, B, C, N, knows
 from kernel_oracle import ask
 from kernel_programs import Json, apply, array, program
 
@@ -26,24 +27,14 @@ from catdiag.kernel.terms import (
     Term,
     add,
     big,
-    bound,
     fn,
     idx,
     mul,
     num,
     read,
-    size,
     sub,
     term_data,
 )
-
-A, B, C = read("A"), read("B"), read("C")
-N, HERE = size("n"), bound(0)
-ELEMENTS = {"A": "real", "B": "real", "C": "real", "E": "extended", "X": "real"}
-
-
-def knows(*conditions: Term, **ranges: Term) -> Context:
-    return Context(ask, ranges, tuple(Fact((), (), c) for c in conditions), ELEMENTS)
 
 
 def refused(t: Term, rule: str, *args: Any, ctx: Context | None = None) -> None:

@@ -7,6 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
+from kernel_contexts import always, knows, loose_positions, never
 from kernel_oracle import ask
 from test_rules_brute_force import brute_force, definedness, fields, judgements
 
@@ -34,18 +35,6 @@ from catdiag.kernel.terms import (
 )
 
 
-def always(*args: Any, **named: Any) -> bool:
-    return True
-
-
-def never(*args: Any, **named: Any) -> bool:
-    return False
-
-
-def _loose_positions(args: Any, chosen: Any) -> Any:
-    return [args[k] for k in chosen], [a for k, a in enumerate(args) if k not in chosen]
-
-
 def _same(c: Term) -> Term:
     return c
 
@@ -59,7 +48,7 @@ def _matches(pattern: Term, t: Term, variables: set[str]) -> dict[str, Term]:
 
 
 WEAKENED: list[tuple[str, Any, str, Callable[..., Any]]] = [
-    ("exp_add", scalar_rules, "positions", _loose_positions),
+    ("exp_add", scalar_rules, "positions", loose_positions),
     ("pull", reduction_rules, "depends", never),
     ("constant", reduction_rules, "depends", never),
     ("constant", Context, "real", always),
@@ -104,7 +93,7 @@ LATE: list[tuple[str, Any, str, Callable[..., Any]]] = [
     ("ring", Context, "_holds_at", always),
     ("judgements", context, "match", _matches),
     ("decide", scalar_rules, "negate", _same),
-    ("pull", reduction_rules, "positions", _loose_positions),
+    ("pull", reduction_rules, "positions", loose_positions),
     ("difference", Context, "real", always),
     ("pull", Context, "real", always),
     ("scale", reduction_rules, "depends", never),
@@ -128,22 +117,18 @@ def test_without_a_side_condition_a_wrong_value_is_found(
         run(1, 3000)
 
 
-def _knows(*facts: Fact, **ranges: Term) -> Context:
-    return Context(ask, ranges, facts, {"A": "real", "B": "real", "C": "real"})
-
-
 def test_facts_hold_in_their_range_under_their_guards_and_of_what_they_speak(monkeypatch: pytest.MonkeyPatch) -> None:
     v, i, n, m = idx("v"), idx("i"), size("n"), size("m")
     positive = fn("lt", ZERO, read("A", v))
-    inside = _knows(Fact((("v", n),), (), positive), i=n)
+    inside = knows(Fact((("v", n),), (), positive), i=n)
     assert inside.positive(read("A", i))
     outside = [
-        (_knows(Fact((("v", m),), (), positive), i=n), read("A", i)),
-        (_knows(Fact((("v", n),), (fn("lt", v, m),), positive), i=n), read("A", i)),
-        (_knows(Fact((("v", n),), (), positive), i=n), read("A", add(i, ONE))),
-        (_knows(Fact((("v", n), ("w", m)), (), positive), i=n), read("A", i)),
-        (_knows(Fact((("v", n),), (), positive), i=n), read("B", i)),
-        (_knows(Fact((), (), fn("lt", ZERO, read("A", ONE))), i=n), read("A", i)),
+        (knows(Fact((("v", m),), (), positive), i=n), read("A", i)),
+        (knows(Fact((("v", n),), (fn("lt", v, m),), positive), i=n), read("A", i)),
+        (knows(Fact((("v", n),), (), positive), i=n), read("A", add(i, ONE))),
+        (knows(Fact((("v", n), ("w", m)), (), positive), i=n), read("A", i)),
+        (knows(Fact((("v", n),), (), positive), i=n), read("B", i)),
+        (knows(Fact((), (), fn("lt", ZERO, read("A", ONE))), i=n), read("A", i)),
     ]
     for ctx, t in outside:
         assert not ctx.positive(t), t
@@ -154,12 +139,12 @@ def test_facts_hold_in_their_range_under_their_guards_and_of_what_they_speak(mon
 def test_a_branch_knows_the_opposite_of_its_condition(monkeypatch: pytest.MonkeyPatch) -> None:
     a = read("C")
     t = fn("ite", fn("lt", ZERO, a), ONE, fn("exp", fn("log", a)))
-    assert rewrite_rules.apply(_knows(), t, "ring", [2]) == t
-    assert rewrite_rules.apply(_knows(), fn("ite", t.args[0], t.args[2], ONE), "ring", [1]) == fn(
+    assert rewrite_rules.apply(knows(), t, "ring", [2]) == t
+    assert rewrite_rules.apply(knows(), fn("ite", t.args[0], t.args[2], ONE), "ring", [1]) == fn(
         "ite", t.args[0], a, ONE
     )
     monkeypatch.setattr(rewrite_rules, "negate", _same)
-    assert rewrite_rules.apply(_knows(), t, "ring", [2]) == fn("ite", fn("lt", ZERO, a), ONE, a)
+    assert rewrite_rules.apply(knows(), t, "ring", [2]) == fn("ite", fn("lt", ZERO, a), ONE, a)
 
 
 @pytest.mark.parametrize("rule", ["push", "scale", "pull"])
@@ -221,7 +206,7 @@ def test_a_value_and_its_inverse_do_not_cancel_in_an_exponent() -> None:
 
 def test_a_part_knows_what_is_said_beside_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """A factor beside [c] may be changed where c holds, a part of `c ∧ d` where the other does, of `∨` where not."""
-    ctx, c = _knows(), fn("lt", ZERO, read("C"))
+    ctx, c = knows(), fn("lt", ZERO, read("C"))
     value = fn("exp", fn("log", read("C")))
     assert rewrite_rules.apply(ctx, mul(fn("ite", c, ONE, ZERO), value), "ring", [1]).args[1] == read("C")
     assert rewrite_rules.apply(ctx, fn("and", c, c), "decide", [1]) == fn("and", c, TRUE)
@@ -235,7 +220,7 @@ def test_a_part_knows_what_is_said_beside_it(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_telescopes_and_bijections_start_and_end_where_they_should() -> None:
-    ctx, n, i = _knows(), size("n"), bound(0)
+    ctx, n, i = knows(), size("n"), bound(0)
     half = num(Fraction(1, 2))
     good, off = mul(half, i, add(i, MINUS)), add(mul(half, i, add(i, MINUS)), ONE)
     assert rewrite_rules.apply(ctx, big("sum", n, i), "telescope", [], [term_data(good)]) == mul(half, n, add(n, MINUS))

@@ -53,16 +53,6 @@ def test_levels_add_up() -> None:
     )
 
 
-def test_the_least_capacity_inverts() -> None:
-    form = power_form(a + b / M ** Rational(2, 3), M)
-    least = form.minimum_capacity(3 * a)
-    assert sympy.simplify(form.at(least) - 3 * a) == 0
-    with pytest.raises(ValueError, match="2 powers"):
-        power_form(a / M + b / sqrt(M), M).minimum_capacity(c)
-    with pytest.raises(ValueError, match="no capacity lowers"):
-        form.minimum_capacity(a)
-
-
 def test_forms_that_are_no_sums_of_powers_give_their_leading_order() -> None:
     exact = minimize(a * b * c / g_c + a * b * c / g_a + a * c, g_a * g_c + g_a * s + s * g_c, [g_a, g_c], [s]).exact
     assert exact is not None
