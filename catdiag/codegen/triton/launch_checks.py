@@ -77,13 +77,6 @@ def checks(of_bytes: bool) -> str:
     return _CHECKS.replace("max(16,", "max(32,").replace("size < 16:", "size < 32:").replace("least 16", "least 32")
 
 
-PARTS = '''def _parts(sums, count):
-    """Room for so many parts of a tensor, each laid out as it is, and how far apart they are."""
-    step = 1 + sum((n - 1) * s for n, s in zip(sums.shape, sums.stride()))
-    shape, strides = (count, *sums.shape), (step, *sums.stride())
-    return torch.empty_strided(shape, strides, dtype=sums.dtype, device=sums.device), step
-'''
-
 WRITABLE = '''def _bounds(tensor):
     """The bytes from the first entry of a tensor to the last."""
     first = tensor.data_ptr()

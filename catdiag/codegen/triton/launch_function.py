@@ -26,6 +26,7 @@ from catdiag.codegen.syntax import (
     joined_all,
     length_of,
 )
+from catdiag.codegen.triton.added_results import AddedArray, AddedLines
 from catdiag.codegen.triton.array_accesses import StoredArray
 from catdiag.codegen.triton.dependent_launch import chain_arguments
 from catdiag.codegen.triton.kernel_builder import sized
@@ -39,7 +40,7 @@ from catdiag.codegen.triton.launch_expressions import (
     summed_lengths,
     tile_count,
 )
-from catdiag.codegen.triton.launch_memory import AddedArray, LaunchMemory, OutputBuffer, torch_name
+from catdiag.codegen.triton.launch_memory import LaunchMemory, OutputBuffer, torch_name
 from catdiag.codegen.triton.launch_parameters import constants_of, rounding, spans_of
 from catdiag.codegen.triton.launch_sizes import LaunchSizes, sizes_of_launch
 from catdiag.codegen.triton.mask_ranges import Bound, bound_expression
@@ -148,20 +149,20 @@ class LaunchWriter:
         self._named()
         if any(k.waits for k in self.kernels):
             self.write(f"dependent, pdl = _dependent(dependent_launch, {device})")
+        added = AddedLines(self.added, self.steps, self.sizes)
+        if counts := [f"({array.name}, {count})" for array, count in added.decided()]:
+            self._call("deterministic = _in_order", ["deterministic", *counts])
         for step in self.steps:
             if isinstance(step, (ProductCall, OpaqueCall)):
                 self.write(step.text())
             else:
-                here = [a for a in self.added if a.place == step.place]
-                for added in here:
-                    self._cleared(step, added)
+                for line in added.before(step):
+                    self.write(line)
                 self._launched(step)
-                for added in here:
-                    self.write("if deterministic:  # in the order of tiles")
-                    self.write(f"    torch.sum({added.parts}, 0, out={added.sums.name})")
-        for added in self.added:
-            if added.result is not None:
-                self.write(f"{added.result.name}.copy_({added.sums.name})")
+                for line in added.after(step):
+                    self.write(line)
+        for line in added.end():
+            self.write(line)
         for k in repeated:
             self.write(f"out[{k}].copy_({self.outputs[k].name})")
         self.write(f"return {', '.join(ends) if ends else 'None'}")
@@ -180,21 +181,13 @@ class LaunchWriter:
         if self.functions:
             keywords.append("functions=None")
         if self.added:
-            keywords.append("deterministic=False")
+            keywords.append("deterministic=None")
         if any(k.waits for k in self.kernels):
             keywords.append("dependent_launch=True")
         keywords.append("out=None")
         if not has_tensors:
             keywords.append('device="cuda"')
         return keywords
-
-    def _cleared(self, kernel: KernelSpec, array: AddedArray) -> None:
-        """The lines that clear an array that tiles are added to, and allocate an array for their parts if asked."""
-        name, part, parts = array.sums.name, array.part, array.parts
-        count = product_of([tile_count(kernel, span, self.sizes) for span in array.tiles])
-        self.write(f"{parts}, {part} = {name}.zero_(), 0  # what groups add to")
-        self.write("if deterministic:  # a place for the part of each tile")
-        self.write(f"    {parts}, {part} = _parts({name}, {count})")
 
     def _results(
         self, results: Sequence[OutputBuffer], ends: Sequence[str], repeated: Sequence[int], device: str

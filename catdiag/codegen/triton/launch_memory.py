@@ -12,12 +12,12 @@ from dataclasses import dataclass, field, replace
 
 from catdiag.category.types import ArrayType, Size
 from catdiag.codegen.syntax import Name, PythonExpression, TupleOf
+from catdiag.codegen.triton.added_results import AddedArray
 from catdiag.codegen.triton.array_accesses import StoredArray
 from catdiag.codegen.triton.buffer_arena import WorkBuffer
 from catdiag.codegen.triton.kernel_signature import KernelSpec
 from catdiag.codegen.triton.opaque_call import OpaqueCall
 from catdiag.codegen.triton.product_call import ProductCall
-from catdiag.schedule.statements import LoopSpan
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,24 +31,6 @@ class OutputBuffer:
     dtype: str
     parts: str = ""
     result: bool = False
-
-
-@dataclass(frozen=True, eq=False)
-class AddedArray:
-    """An array `sums` that the kernel at `place` adds to, and the `result` of a narrower type that is made of it at the
-    end, if there is one.
-
-    It is cleared before, and added to by atomic additions. In a launch that is to be deterministic the kernel stores
-    each tile's part to an array of its own, `part` elements after that of the tile before, and the parts are added up
-    in order. `tiles` are the axes along which tiles are added up.
-    """
-
-    place: int
-    sums: StoredArray
-    part: str
-    parts: str
-    tiles: tuple[LoopSpan, ...]
-    result: StoredArray | None = None
 
 
 @dataclass

@@ -9,6 +9,7 @@ from catdiag.codegen.gluon.gluon_source import CHECKS as GROUPS
 from catdiag.codegen.gluon.gluon_source import DOWN, IMPORTS, helpers_of, source
 from catdiag.codegen.gluon.pipelined_loop import WarpSpecialized
 from catdiag.codegen.kernel_tree import KernelFunction
+from catdiag.codegen.triton.added_results import ADDED, ADDING
 from catdiag.codegen.triton.buffer_arena import ARENA
 from catdiag.codegen.triton.dependent_launch import DEPENDENT
 from catdiag.codegen.triton.kernel_signature import KernelSpec
@@ -19,7 +20,6 @@ from catdiag.codegen.triton.launch_checks import (
     CHECKED,
     CHIP,
     DESCRIPTOR,
-    PARTS,
     REGISTERS,
     WRITABLE,
     checks,
@@ -84,6 +84,8 @@ class ModuleText:
             lines += [helper_text(helper, TRITON), ""]
         for kernel, tree in plain:
             lines += [*kernel_text(kernel, tree), "", ""]
+        if any(k.added for k in self.kernels):
+            lines += [*ADDING.splitlines(), "", ""]
         if warp_specialized:
             gluon = ["", *DOWN.splitlines()]
             for text in dict.fromkeys(t for a, _ in warp_specialized for t in helpers_of(a)):
@@ -118,7 +120,7 @@ class ModuleText:
         if any(isinstance(call, ProductCall) for call in self.calls):
             lines += [*PRODUCT.splitlines(), "", ""]
         if any(k.added for k in self.kernels):
-            lines += [*PARTS.splitlines(), "", ""]
+            lines += [*ADDED.splitlines(), "", ""]
         if any(isinstance(call, OpaqueCall) for call in self.calls):
             lines += [*CALLED.splitlines(), "", ""]
         if self.specialized:

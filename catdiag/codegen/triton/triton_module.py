@@ -19,6 +19,7 @@ from catdiag.codegen.gluon.producer_warp import specialize_warps
 from catdiag.codegen.kernel_tree import KernelCode
 from catdiag.codegen.names import Names
 from catdiag.codegen.program_sizes import spans_of_loops, symbols_of_program
+from catdiag.codegen.triton.added_results import AddedArray
 from catdiag.codegen.triton.array_accesses import Made, Pull, StoredArray
 from catdiag.codegen.triton.dependent_launch import chained, chained_forms
 from catdiag.codegen.triton.generated_module import EntryArgument, Module
@@ -34,7 +35,7 @@ from catdiag.codegen.triton.kernel_signature import (
 )
 from catdiag.codegen.triton.kernel_source import grid, kernel_function, tile_note
 from catdiag.codegen.triton.launch_function import LaunchWriter
-from catdiag.codegen.triton.launch_memory import AddedArray, OutputBuffer
+from catdiag.codegen.triton.launch_memory import OutputBuffer
 from catdiag.codegen.triton.module_text import ModuleText
 from catdiag.codegen.triton.opaque_call import OpaqueCall, opaque_call
 from catdiag.codegen.triton.product_call import ProductCall, product_axes
