@@ -20,10 +20,12 @@ import numpy as np
 
 from catdiag.category.diagram import Diagram, Graph
 from catdiag.category.index_maps import View
-from catdiag.category.ops import FoldOp
+from catdiag.category.ops import FoldOp, GroupOp
 from catdiag.category.substitution import inline
 from catdiag.category.types import BYTES, size_value
 from catdiag.chip.hardware import Hardware
+from catdiag.codegen.triton.added_results import FEW_BYTES
+from catdiag.codegen.triton.tile_runs import MOST_RUNS
 from catdiag.planner.fit import searching
 from catdiag.planner.kernel_drafts import KernelDraft, drafts, window_axes
 from catdiag.planner.plan import FUNCTION, TORCH, KernelPlan
@@ -31,9 +33,10 @@ from catdiag.planner.resources.block_resources import ceil_div
 from catdiag.planner.tile_search import SHORTEST_BLOCK, Choice, Found, some
 from catdiag.planner.time_model.matrix_units import peak_flops_per_s
 from catdiag.planner.time_model.timing import Timing
+from catdiag.schedule.accumulation import added_results
 from catdiag.schedule.kernel_analysis import given_sizes, measure
 from catdiag.schedule.lowered_kernel import LoweredKernel
-from catdiag.util.errors import CatdiagError, DoesNotFit, NotStreamable
+from catdiag.util.errors import CatdiagError, DoesNotFit, NotGroupable, NotStreamable
 
 FEW = 4
 """Groups for each core under which loops that run in parts at once are tried."""
@@ -199,8 +202,25 @@ def _timed(
     draft.check_blocks(search.kernels.values())
     timings = search.choices(GRID)[0] if tiles is None else search.of_tiles(tiles)
     choice = search.quickest_of(timings)
+    if draft.adds and (taken := _bytes_of_parts(draft, {**search.sizes, **choice.tiles})) > FEW_BYTES:
+        raise NotGroupable(f"the parts that groups add take {taken:,} bytes: expected at most {FEW_BYTES:,}")
     recomputed = remade(search.kernels[choice.stages], search.full({**search.sizes, **choice.tiles}))
     return KernelTimer(draft, choice.seconds, choice, sizes, recomputed=recomputed), timings
+
+
+def _bytes_of_parts(draft: KernelDraft, sizes: Mapping[str, int]) -> int:
+    """The bytes, in fp32, of what the groups of a draft add to results."""
+    total = 0
+    for box in draft.diagram.boxes:
+        op = box.op
+        if not isinstance(op, GroupOp):
+            continue
+        tiles = {axis: ceil_div(size_value(box.size_of(axis), sizes), sizes[symbol]) for axis, symbol in op.tiles}
+        for k in added_results(box):
+            elements = math.prod(size_value(axis.size, sizes) for axis in box.cod[k].axes)
+            parts = math.prod(int(tiles[axis]) for axis in op.accumulated()[k])
+            total += BYTES["fp32"] * elements * (min(parts, MOST_RUNS) if len(tiles) == 1 else parts)
+    return total
 
 
 def remade(kernel: LoweredKernel, values: Mapping[Any, Any]) -> tuple[str, ...]:

@@ -68,6 +68,8 @@ class KernelDraft:
     """Whether the outermost loop runs in several parts at once."""
     skipped: tuple[str, ...] = ()
     """The streamed axes whose masked blocks are skipped."""
+    adds: bool = False
+    """Whether groups add to results that lack some of their axes."""
     tested: bool = True
     """Whether blocks between the bounds of a loop are tested, where these do not say all that a mask says."""
 
@@ -75,7 +77,7 @@ class KernelDraft:
     def diagram(self) -> Diagram:
         """The kernel, unproved. Raises CatdiagError where it cannot be split, grouped or skip blocks so."""
         looped = in_parts(self.streamed, self.streams[0][0]) if self.split else self.streamed
-        made = find(looped, self.groups) if self.groups else looped
+        made = find(looped, self.groups, accumulate=self.adds) if self.groups else looped
         for axis in self.skipped:
             made = skipping(made, axis, tested=self.tested)
         return made
@@ -149,9 +151,9 @@ class KernelDraft:
 
 
 def drafts(flat: Diagram, nested: Callable[[KernelDraft, str], bool] | None = None) -> Iterator[KernelDraft]:
-    """What is tried: no stream, each axis that is on no result, then each axis of results in two passes; after each
-    axis that is on no result also each other one in a loop inside its loop for which `nested` holds, which is asked
-    once the draft without that loop was given."""
+    """What is tried: no stream; that with groups that add to the results which lack an axis of others; each axis that
+    is on no result, then each axis of results in two passes; after each axis that is on no result also each other one
+    in a loop inside its loop for which `nested` holds, which is asked once the draft without that loop was given."""
     kept = list(dict.fromkeys(n for ty in flat.cod for n in ty.names))
     axes = list(dict.fromkeys(a.name for ty in flat.graph.wire_types() for a in ty.axes if a.size != 1))
     names = [n for n in axes if any(reduces(box, n) for box in flat.boxes)]
@@ -161,6 +163,9 @@ def drafts(flat: Diagram, nested: Callable[[KernelDraft, str], bool] | None = No
     for axis, passes in tried:
         if axis is None:
             yield KernelDraft((), plain, flat)
+            groups = _with_added(flat, plain, kept)
+            if groups != plain:
+                yield KernelDraft((), groups, flat, adds=True)
             continue
         draft = _streamed(flat, KernelDraft((), (), flat), axis, passes, plain)
         if draft is None:
@@ -185,6 +190,16 @@ def _streamed(
     except CatdiagError:
         return None
     return KernelDraft((*before.streams, (axis, passes)), tuple(names), streamed)
+
+
+def _with_added(flat: Diagram, groups: tuple[str, ...], kept: Iterable[str]) -> tuple[str, ...]:
+    """The groups, and further axes of results for which groups add to the results that lack them."""
+    for axis in kept:
+        if axis not in groups:
+            with suppress(NotGroupable, AxisError):
+                find(flat, (*groups, axis), accumulate=True)
+                groups = (*groups, axis)
+    return groups
 
 
 def window_axes(diagram: Diagram) -> set[str]:

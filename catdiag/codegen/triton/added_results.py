@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from catdiag.codegen.syntax import PythonExpression
 from catdiag.codegen.triton.array_accesses import StoredArray
 from catdiag.codegen.triton.kernel_signature import KernelSpec
-from catdiag.codegen.triton.launch_expressions import product_of, tile_count
+from catdiag.codegen.triton.launch_expressions import product_of, programs, tile_count
 from catdiag.codegen.triton.opaque_call import OpaqueCall
 from catdiag.codegen.triton.product_call import ProductCall
+from catdiag.codegen.triton.tile_runs import runs
 from catdiag.schedule.statements import LoopSpan
 
 FEW_BYTES = 2**25
@@ -115,7 +116,8 @@ class AddedLines:
                 yield from [line] if self._is_read(a) else ["if not deterministic:", f"    {line}"]
 
     def _tiles(self, kernel: KernelSpec, array: AddedArray) -> PythonExpression:
-        return product_of([tile_count(kernel, span, self.sizes) for span in array.tiles])
+        tiles = [tile_count(kernel, span, self.sizes) for span in array.tiles]
+        return programs(kernel, self.sizes) if runs(kernel) else product_of(tiles)
 
     def _is_read(self, array: AddedArray) -> bool:
         """Whether a step reads the sums."""

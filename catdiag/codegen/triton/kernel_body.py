@@ -23,6 +23,7 @@ from catdiag.codegen.syntax import (
     length_of,
     method,
 )
+from catdiag.codegen.triton.additions import Addition, addition
 from catdiag.codegen.triton.array_accesses import At, Made, PartialState, Pull, StoredArray, reshaped_index, state_of
 from catdiag.codegen.triton.kernel_builder import UNROLLED, Build, KernelLoop, Tile, axes_text, tile_number
 from catdiag.codegen.triton.kernel_signature import KernelSpec, ModuleContext
@@ -76,6 +77,7 @@ class Writing:
         self.bounds: tuple[PythonExpression, PythonExpression] = (Name(""), Name(""))
         self.phases = 0
         self.added: dict[StoredArray, str] = {}
+        self.additions: list[Addition] = []
         self.read_once: set[NestValue] = set()
         self.matrices: dict[NestValue, TileNode] = {}
         """States that a loop carries as matrices, with the products that are added to them."""
@@ -444,8 +446,8 @@ class Writing:
         p.count([node, scalar, tiled, *(d.within for d in order if d.within is not None)])
         value = p.ref(node, k.scope)
         if set(node.dims) != set(dims) and dims:
-            full = (f"{self.tl}.full", tile_shape(order), value, dotted(f"{self.tl}.float32"))
-            value = self._repeated(p.aligned(node, order), order) if node.dims else call(*full)
+            same = (tile_shape(order), value, dotted(f"{self.tl}.float32"))
+            value = self._repeated(p.aligned(node, order), order) if node.dims else call(f"{self.tl}.full", *same)
         parts: list[PythonExpression] = [Name(array.name)]
         for part in (scalar, tiled):
             if part.value != 0:
@@ -464,10 +466,11 @@ class Writing:
         k.scope.write(Assign((added,), value, note=f"add to {array.name}"))
         k.scope.write(Assign((place,), joined_all("+", parts)))
         number = tile_number(tiles, self.starts, k, self.tl)
-        own = joined(place, "+", joined(number, "*", Name(self.added[array])))
-        store = call(f"{self.tl}.store", own, added, **mask)
-        add = call(f"{self.tl}.atomic_add", place, added, **mask, sem=Number("relaxed"))
-        k.scope.write(If(Name("deterministic"), [Do(store)], [Do(add)], note="each tile's part has a place of its own"))
+        written = addition(place, added, mask, number, self.added[array], self.tl)
+        k.scope.write(written)
+        kind = dotted(f"{array.name}.dtype.element_ty")
+        full = call(f"{self.tl}.full", tile_shape(order) if order else ListOf(()), Number(0), kind)
+        self.additions.append(Addition(added, place, full, mask, self.added[array], written))
 
     # -- the kernel --------------------------------------------------------------------------------------------
 
@@ -487,5 +490,5 @@ class Writing:
             {array: tuple(at) for array, at in k.writes.items()}, k.nodes.separately_rounded, dict(self.starts),
             # Named last, since a name that the body has already might be that of an array.
             {s.symbol: self.own.fresh(f"{identifier(s.axis)}_tile") for s in self.all_spans},
-            dict(self.added), self.shared.l2_bytes,
+            dict(self.added), tuple(self.additions), self.shared.l2_bytes,
         )  # fmt: skip

@@ -11,6 +11,7 @@ from catdiag.category.types import INTEGER_BYTES, STORED, ArrayType, product
 from catdiag.codegen.kernel_tree import Assign, If, PythonStatement
 from catdiag.codegen.names import Names
 from catdiag.codegen.syntax import Name, call, dotted
+from catdiag.codegen.triton.additions import Addition
 from catdiag.codegen.triton.array_accesses import Pull, StoredArray, unreshaped
 from catdiag.codegen.triton.array_boxes import Boxes
 from catdiag.codegen.triton.mask_ranges import Bound
@@ -119,6 +120,8 @@ class KernelSpec:
     """The names of the numbers of these tiles, which only the lines that compute first positions read."""
     added: Mapping[StoredArray, str] = field(default_factory=dict)
     """Arrays that tiles are added to, each with the name of how far apart the parts of tiles are in elements."""
+    additions: tuple[Addition, ...] = ()
+    """What its tiles add to these."""
     l2_bytes: int = L2_BYTES
     """Bytes of the L2 cache of the chip that it is for."""
     waits: bool = False

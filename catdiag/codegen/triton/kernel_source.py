@@ -23,6 +23,7 @@ from catdiag.codegen.triton.dependent_launch import triggering, waiting
 from catdiag.codegen.triton.kernel_builder import sized
 from catdiag.codegen.triton.kernel_signature import KernelSpec, widened
 from catdiag.codegen.triton.launch_parameters import parameters_of, spans_of
+from catdiag.codegen.triton.tile_runs import in_runs, runs
 from catdiag.codegen.triton.triton_dialect import TRITON
 from catdiag.schedule.statements import LoopSpan
 
@@ -63,7 +64,10 @@ def kernel_function(kernel: KernelSpec) -> KernelFunction:
         for array, n in kernel.scalars.items()
         if array.ty.element in ("real", "extended")
     ]
-    body = [*widened(kernel, tl), *grid(kernel, tl), *waiting(kernel), *scalars, *triggering(kernel, kernel.body)]
+    if runs(kernel):
+        body = [*widened(kernel, tl), *scalars, *in_runs(kernel, tl)]
+    else:
+        body = [*widened(kernel, tl), *grid(kernel, tl), *waiting(kernel), *scalars, *triggering(kernel, kernel.body)]
     return KernelFunction(kernel.name, parameters_of(kernel), body, TRITON.jit)
 
 

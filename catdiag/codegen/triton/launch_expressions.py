@@ -23,6 +23,7 @@ from catdiag.codegen.syntax import (
 from catdiag.codegen.triton.kernel_builder import sized
 from catdiag.codegen.triton.kernel_signature import KernelSpec
 from catdiag.codegen.triton.launch_parameters import spans_of
+from catdiag.codegen.triton.tile_runs import runs
 from catdiag.schedule.statements import LoopSpan
 
 if TYPE_CHECKING:
@@ -57,7 +58,8 @@ def tile_count(kernel: KernelSpec, span: LoopSpan, sizes: Mapping[str, str]) -> 
 def programs(kernel: KernelSpec, sizes: Mapping[str, str]) -> PythonExpression:
     """The number of programs of a kernel."""
     parts = [] if kernel.parts is None else [length_of(kernel.parts.symbol)]
-    return product_of([*(tile_count(kernel, span, sizes) for span in spans_of(kernel)), *parts])
+    tiles = product_of([*(tile_count(kernel, span, sizes) for span in spans_of(kernel)), *parts])
+    return call("_programs", tiles) if runs(kernel) else tiles
 
 
 def summed_lengths(

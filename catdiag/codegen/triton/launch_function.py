@@ -47,6 +47,7 @@ from catdiag.codegen.triton.mask_ranges import Bound, bound_expression
 from catdiag.codegen.triton.opaque_call import OpaqueCall
 from catdiag.codegen.triton.product_call import ProductCall
 from catdiag.codegen.triton.reserved_names import LAUNCH_WORDS
+from catdiag.codegen.triton.tile_runs import runs
 
 if TYPE_CHECKING:
     from catdiag.codegen.gluon.pipelined_loop import WarpSpecialized
@@ -381,7 +382,9 @@ class LaunchWriter:
         found += [s.name for s in kernel.scalars]
         constants = set(kernel.constants)
         found += [self.sizes[s] for s in kernel.sizes if s not in constants]
-        return [*found, *(["chunk"] if kernel.chunk is not None else []), *kernel.added.values()]
+        found += ["chunk"] if kernel.chunk is not None else []
+        run = [str(call("_run", tile_count(kernel, kernel.spans[0], self.sizes)))] if runs(kernel) else []
+        return [*found, *kernel.added.values(), *run]
 
     def _call(self, function: str, arguments: Sequence[object], then: str = "") -> None:
         """Writes a call, broken into lines, followed by `then`."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from catdiag.codegen.kernel_tree import Parameter
 from catdiag.codegen.triton.dependent_launch import chain_constants
 from catdiag.codegen.triton.kernel_signature import KernelSpec
+from catdiag.codegen.triton.tile_runs import runs
 from catdiag.schedule.statements import LoopSpan
 
 
@@ -25,6 +26,7 @@ def parameters_of(kernel: KernelSpec) -> tuple[Parameter, ...]:
     if kernel.chunk is not None:
         names.append("chunk")
     names += kernel.added.values()
+    names += ["run"] if runs(kernel) else []
     constants = constants_of(kernel)
     constants += ["deterministic"] if kernel.added else []
     constants += ["in_registers"] if "_in_registers" in kernel.helpers else []

@@ -26,6 +26,7 @@ from catdiag.codegen.triton.launch_checks import (
 )
 from catdiag.codegen.triton.opaque_call import CALLED, OpaqueCall
 from catdiag.codegen.triton.product_call import MERGED, PRODUCT, ProductCall
+from catdiag.codegen.triton.tile_runs import RUNS, runs
 from catdiag.codegen.triton.triton_dialect import TRITON, helper_text
 
 
@@ -121,6 +122,8 @@ class ModuleText:
             lines += [*PRODUCT.splitlines(), "", ""]
         if any(k.added for k in self.kernels):
             lines += [*ADDED.splitlines(), "", ""]
+        if any(map(runs, self.kernels)):
+            lines += [*RUNS.splitlines(), "", ""]
         if any(isinstance(call, OpaqueCall) for call in self.calls):
             lines += [*CALLED.splitlines(), "", ""]
         if self.specialized:

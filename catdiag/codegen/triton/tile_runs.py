@@ -1,0 +1,73 @@
+"""Runs of tiles: a program that adds to results goes through several tiles, one after the other, and adds up what they
+give in registers. So there are few parts to add up in the end, however many tiles there are.
+
+A kernel does so if all its programs add to the same entries: its grid has tiles of one axis, and its results lack that
+axis or have it whole. What a result's entries are then does not depend on the tile.
+"""
+
+from __future__ import annotations
+
+from catdiag.codegen.kernel_tree import Assign, ForLoop, PythonStatement, Update, names_of
+from catdiag.codegen.syntax import Name, Number, call, dotted, joined
+from catdiag.codegen.triton.kernel_builder import sized
+from catdiag.codegen.triton.kernel_signature import KernelSpec
+from catdiag.schedule.statements import LoopSpan
+
+MOST_RUNS = 1024
+"""The most programs of a kernel that adds in runs: a few for each core of a large GPU."""
+RUNS = '''def _run(tiles):
+    """How many tiles a program goes through that adds up what they give."""
+    return max(1, _tiles(tiles, MOST_RUNS))
+
+
+def _programs(tiles):
+    """The number of such programs."""
+    return _tiles(tiles, _run(tiles))'''.replace("MOST_RUNS", str(MOST_RUNS))
+"""The functions of generated modules that say how long runs are; they use `_CHECKS`."""
+
+
+def runs(kernel: KernelSpec) -> bool:
+    """Whether the programs of a kernel go through runs of tiles."""
+    return bool(kernel.additions) and _tile_axis(kernel) is not None and _before_runs(kernel) is not None
+
+
+def _tile_axis(kernel: KernelSpec) -> LoopSpan | None:
+    """The axis of the grid, if it has one, of tiles of several entries."""
+    alone = len(kernel.spans) == 1 and not kernel.single and kernel.parts is None and not kernel.loops
+    return kernel.spans[0] if alone else None
+
+
+def _before_runs(kernel: KernelSpec) -> list[PythonStatement] | None:
+    """The statements that compute the places and masks of additions, which come before runs; None where they depend on
+    the tile, or are not such that they can."""
+    needed = names_of([*(a.place for a in kernel.additions), *(m for a in kernel.additions for m in a.mask.values())])
+    found: list[PythonStatement] = []
+    for s in reversed(kernel.body):
+        if isinstance(s, Assign) and not needed.isdisjoint(names_of(s.targets)):
+            found.append(s)
+            needed |= names_of([s.value])
+    changed = {name for s in kernel.body if isinstance(s, (Update, ForLoop)) for name in names_of([s])}
+    return None if needed & {*kernel.starts.values(), *changed} else found[::-1]
+
+
+def in_runs(kernel: KernelSpec, tl: str) -> list[PythonStatement]:
+    """The statements of a kernel whose programs go through runs of tiles."""
+    span, before = _tile_axis(kernel), _before_runs(kernel)
+    assert span is not None and before is not None
+    pid, run, tile = Name("pid"), Name("run"), Name("tile")
+    totals = [Name(f"{a.added.id}_total") for a in kernel.additions]
+    earlier, written = {id(s) for s in before}, {id(a.written) for a in kernel.additions}
+    inside: list[PythonStatement] = [Assign((Name(kernel.starts[span.symbol]),), joined(tile, "*", Name(span.symbol)))]
+    inside += [s for s in kernel.body if id(s) not in earlier | written]
+    inside += [Update(total, "+", a.added) for total, a in zip(totals, kernel.additions, strict=True)]
+    first = joined(pid, "*", run)
+    tiles = call(f"{tl}.cdiv", sized(span.size, kernel.sizes), Name(span.symbol))
+    over = call("range", first, call(f"{tl}.minimum", joined(first, "+", run), tiles))
+    number = call(f"{tl}.cast", pid, dotted(f"{tl}.int64"))
+    return [
+        Assign((pid,), call(f"{tl}.program_id", Number(0))),
+        *before,
+        *(Assign((total,), a.zero) for total, a in zip(totals, kernel.additions, strict=True)),
+        ForLoop(tile, over, inside, note="the tiles of a program"),
+        *(a.of_run(total, number, tl) for total, a in zip(totals, kernel.additions, strict=True)),
+    ]
