@@ -41,6 +41,14 @@ def test_a_launch_may_be_deterministic() -> None:
     assert "deterministic" not in plain and "_parts" not in plain
 
 
+def test_programs_that_add_to_the_same_entries_go_through_runs_of_tiles() -> None:
+    text = module(passes.layer_norm_backward.group("t"), {"g_t": 4}, "fp32").text
+    before, inside = text.split("for tile in range(pid * run, tl.minimum(pid * run + run, tl.cdiv(t, g_t))):")
+    assert before.count("_total = tl.full(") == 2 and inside.count("_total += added") == 2
+    assert "_programs(_tiles(t, g_t))" in text and "_run(_tiles(t, g_t))" in text
+    assert "range(pid" not in written().text  # heads have queries of their own
+
+
 def test_what_is_cleared_shares_no_memory_with_what_is_read() -> None:
     scaled = cd.algorithm("q x -> q x, x", name="scaled")(lambda A: (A * 2, cd.sum(A, "q")))
     text = module(scaled.group("q x"), {"g_q": 16, "g_x": 16}, "fp32").text
@@ -57,13 +65,14 @@ def test_results_are_those_of_the_program(deterministic: bool) -> None:
     lengths = {"h": 2, "q": 19, "x": 21, "d": 5, "v": 3, "t": 7, "f": 6, "a": 17, "k": 33, "b": 18}
     for program, form, tiles in (
         (passes.attention_dqkv, gradients(), TILES),
-        (passes.layer_norm_backward, passes.layer_norm_backward.group("t"), {"g_t": 4}),
+        (passes.layer_norm_backward, passes.layer_norm_backward.group("t"), {"g_t": 2}),
         (sums, sums.group("k b a"), {"g_a": 16, "g_b": 16, "g_k": 16}),
     ):
         made = module(form, tiles, "fp32")
         random = np.random.default_rng(0)
         arrays = [random.normal(size=[lengths[a.name] for a in ty.axes]) / 2 for ty in program.dom]
-        found = getattr(imported(made.text, made.entry), made.entry)(
+        text = made.text.replace("_tiles(tiles, 1024)", "_tiles(tiles, 2)")  # runs of several tiles
+        found = getattr(imported(text, made.entry), made.entry)(
             *(torch.tensor(a, dtype=torch.float32) for a in arrays), deterministic=deterministic
         )
         wanted = program.run(*arrays)

@@ -6,20 +6,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from catdiag.codegen.kernel_tree import Do, If
-from catdiag.codegen.syntax import Name, Number, PythonExpression, call, joined
+from catdiag.codegen.syntax import Name, Number, PythonExpression, call, dotted, joined
 
 
 @dataclass(frozen=True)
 class Addition:
-    """What a tile adds to an array: the name of it, and of its place; the `zero` that a run begins with, and the
-    `mask` of entries. `part` names how far the parts of tiles are apart. `written` is how a single tile adds."""
+    """What a tile adds to an array, by its name: the name of it, its shape, its place, and the mask of its entries.
+    `part` names how far the parts of tiles are apart. `written` is how a single tile adds."""
 
+    array: str
     added: Name
+    shape: PythonExpression
     place: Name
-    zero: PythonExpression
     mask: Mapping[str, PythonExpression]
     part: str
     written: If
+
+    def zero(self, tl: str) -> PythonExpression:
+        """What a run of tiles begins with."""
+        return call(f"{tl}.full", self.shape, Number(0), dotted(f"{self.array}.dtype.element_ty"))
 
     def of_run(self, total: Name, number: PythonExpression, tl: str) -> If:
         """How a run adds, by its number."""

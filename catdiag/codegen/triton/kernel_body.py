@@ -456,9 +456,8 @@ class Writing:
         inside = p.inside(order, k.scope)
         mask = {} if inside is None else {"mask": inside}
         if not adds:
-            k.scope.write(
-                Do(call(f"{self.tl}.store", joined_all("+", parts), value, **mask), note=f"save {array.name}")
-            )
+            store = call(f"{self.tl}.store", joined_all("+", parts), value, **mask)
+            k.scope.write(Do(store, note=f"save {array.name}"))
             return
         # What is added is named, since both forms of the addition read it.
         self.added[array], tiles = self.shared.parts[array]
@@ -468,9 +467,8 @@ class Writing:
         number = tile_number(tiles, self.starts, k, self.tl)
         written = addition(place, added, mask, number, self.added[array], self.tl)
         k.scope.write(written)
-        kind = dotted(f"{array.name}.dtype.element_ty")
-        full = call(f"{self.tl}.full", tile_shape(order) if order else ListOf(()), Number(0), kind)
-        self.additions.append(Addition(added, place, full, mask, self.added[array], written))
+        shape = tile_shape(order) if order else ListOf(())
+        self.additions.append(Addition(array.name, added, shape, place, mask, self.added[array], written))
 
     # -- the kernel --------------------------------------------------------------------------------------------
 

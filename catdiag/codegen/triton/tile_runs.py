@@ -67,7 +67,7 @@ def in_runs(kernel: KernelSpec, tl: str) -> list[PythonStatement]:
     return [
         Assign((pid,), call(f"{tl}.program_id", Number(0))),
         *before,
-        *(Assign((total,), a.zero) for total, a in zip(totals, kernel.additions, strict=True)),
+        *(Assign((total,), a.zero(tl)) for total, a in zip(totals, kernel.additions, strict=True)),
         ForLoop(tile, over, inside, note="the tiles of a program"),
         *(a.of_run(total, number, tl) for total, a in zip(totals, kernel.additions, strict=True)),
     ]
