@@ -44,8 +44,8 @@ def _add_up(parts, sums, out):
         out.copy_(torch.sum(parts, 0, out=sums))
     elif n:
         columns = 8 if n < 2**16 else 128
-        rows = min(_power(count), 2048 // columns)
-        _added_up[(_tiles(n, columns),)](parts, out, count, n, rows=rows, columns=columns)
+        rows = min(_power(count), 8192 // columns)
+        _added_up[(_tiles(n, columns),)](parts, out, count, n, rows=rows, columns=columns, num_warps=8)
 '''.replace("FEW_BYTES", str(FEW_BYTES))
 """Arrays that tiles are added to: their parts, and what adds these up by `ADDING`; uses `_CHECKS`."""
 ADDING = '''@triton.jit

@@ -383,7 +383,7 @@ class LaunchWriter:
         constants = set(kernel.constants)
         found += [self.sizes[s] for s in kernel.sizes if s not in constants]
         found += ["chunk"] if kernel.chunk is not None else []
-        run = [str(call("_run", tile_count(kernel, kernel.spans[0], self.sizes)))] if runs(kernel) else []
+        run = [str(call("_run", tile_count(kernel, spans_of(kernel)[0], self.sizes)))] if runs(kernel) else []
         return [*found, *kernel.added.values(), *run]
 
     def _call(self, function: str, arguments: Sequence[object], then: str = "") -> None:

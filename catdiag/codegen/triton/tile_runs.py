@@ -32,9 +32,9 @@ def runs(kernel: KernelSpec) -> bool:
 
 
 def _tile_axis(kernel: KernelSpec) -> LoopSpan | None:
-    """The axis of the grid, if it has one, of tiles of several entries."""
-    alone = len(kernel.spans) == 1 and not kernel.single and kernel.parts is None and not kernel.loops
-    return kernel.spans[0] if alone else None
+    """The axis of the grid, if it has one."""
+    spans = (*kernel.spans, *kernel.single)
+    return spans[0] if len(spans) == 1 and kernel.parts is None and not kernel.loops else None
 
 
 def _before_runs(kernel: KernelSpec) -> list[PythonStatement] | None:
@@ -57,11 +57,13 @@ def in_runs(kernel: KernelSpec, tl: str) -> list[PythonStatement]:
     pid, run, tile = Name("pid"), Name("run"), Name("tile")
     totals = [Name(f"{a.added.id}_total") for a in kernel.additions]
     earlier, written = {id(s) for s in before}, {id(a.written) for a in kernel.additions}
-    inside: list[PythonStatement] = [Assign((Name(kernel.starts[span.symbol]),), joined(tile, "*", Name(span.symbol)))]
+    size, single = sized(span.size, kernel.sizes), span in kernel.single
+    start = tile if single else joined(tile, "*", Name(span.symbol))
+    inside: list[PythonStatement] = [Assign((Name(kernel.starts[span.symbol]),), start)]
     inside += [s for s in kernel.body if id(s) not in earlier | written]
     inside += [Update(total, "+", a.added) for total, a in zip(totals, kernel.additions, strict=True)]
     first = joined(pid, "*", run)
-    tiles = call(f"{tl}.cdiv", sized(span.size, kernel.sizes), Name(span.symbol))
+    tiles = size if single else call(f"{tl}.cdiv", size, Name(span.symbol))
     over = call("range", first, call(f"{tl}.minimum", joined(first, "+", run), tiles))
     number = call(f"{tl}.cast", pid, dotted(f"{tl}.int64"))
     return [

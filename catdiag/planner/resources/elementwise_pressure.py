@@ -75,7 +75,14 @@ def register_pressure(kernel: LoweredKernel) -> tuple[IntPolynomial, ...]:
         for live_bytes in _live_bytes(_fused(steps), part.around):
             if not any(other.dominates(live_bytes) for other in found):
                 found = [*(other for other in found if not live_bytes.dominates(other)), live_bytes]
-    return tuple(found)
+    return tuple(live_bytes + _totals(kernel) for live_bytes in found)
+
+
+def _totals(kernel: LoweredKernel) -> IntPolynomial:
+    """The bytes of what a program adds up while it goes through a run of tiles (`catdiag.codegen.triton.tile_runs`)."""
+    alone, added = len(kernel.tiles) == 1 and not kernel.loops, kernel.added
+    saved = (t.size for t in kernel.transfers if alone and t.array in added and t.direction == "save" and t.reload_axes)
+    return sum(saved, ZERO)
 
 
 def _steps(statements: Sequence[Statement], body: Body | None = None, blocks: Sequence[Buffer] = ()) -> Iterator[_Step]:
