@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 import catdiag as cd
 from catdiag.planner.training_plans import training_plans
 
@@ -13,3 +15,14 @@ def test_statistics_are_saved_in_fp32_and_arrays_in_the_type_of_results() -> Non
     assert plans.backward.dtypes["out"] == plans.backward.dtypes["dout"] == "bf16"
     assert plans.backward.module is not None  # it sums over an axis of which it reads no array
     assert plans.time_s == plans.forward.time_s + plans.backward.time_s
+
+
+@pytest.mark.parametrize(("name", "wrt", "width"), [("rms_norm", [0, 1], 2048), ("layer_norm", [0, 1, 2], 1024)])
+def test_gradients_of_gains_are_added_up_by_the_kernel_that_makes_those_of_rows(
+    name: str, wrt: list[int], width: int
+) -> None:
+    sizes = {"t": 8192, "d": width}
+    backward = training_plans(cd.library.get(name).diagram, cd.hardware.H200, sizes, "bf16", wrt).backward
+    assert len(backward.kernels) == 1
+    assert "group t" in str(backward) and not backward.theorem.conditional
+    assert "for tile in range(pid * run" in backward.code("triton")

@@ -331,8 +331,7 @@ class _ModuleBuilder:
     def _clear(self, value: NestValue, spans: Sequence[LoopSpan]) -> None:
         """Enters an array that the next kernel adds to, in tiles of some axes. Additions are in fp32 at least: a
         narrower result is made of the sums at the end."""
-        array, result = self.shared.saved[value], None
-        names = self.shared.names
+        array, result, names = self.shared.saved[value], None, self.shared.names
         if WIDTHS[self.dtypes[array.name]] not in ("float32", "float64"):
             sums = self.shared.save(value, names.fresh(f"{array.name}_sums"))
             self.dtypes[sums.name] = "fp32"
