@@ -1,8 +1,9 @@
 """How a piece of a diagram may run as one kernel: its loops and groups, each a draft that can be proved.
 
 A kernel streams no axis, one, one in two passes, or one inside another, and runs in groups of all axes of its results
-that it is weaved over; or it streams none, and its groups add to the results that lack an axis of others. What a draft costs is worked out by `catdiag.planner.kernel_schedules`, in transfers, and by
-`catdiag.planner.kernel_candidates`, in time. Nothing is proved until a draft is taken.
+that it is weaved over; or it streams none, and its groups add to the results that lack an axis of others. What a draft
+costs is worked out by `catdiag.planner.kernel_schedules`, in transfers, and by `catdiag.planner.kernel_candidates`, in
+time. Nothing is proved until a draft is taken.
 
 >>> import catdiag as cd
 >>> from catdiag.category.substitution import inline
