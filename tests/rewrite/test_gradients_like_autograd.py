@@ -168,3 +168,16 @@ def test_derivatives_of_imported_programs_have_the_sizes_of_the_example() -> Non
     tangent = torch.randn(1, 4, 2, 2, dtype=torch.float64)
     _, wanted = torch.func.jvp(lambda a: F.pixel_shuffle(a, 2) ** 2, (x,), (tangent,))
     np.testing.assert_allclose(function.jvp().run(x.numpy(), tangent.numpy()), wanted.numpy())
+
+
+def test_a_cotangent_that_is_at_one_position_is_summed_without_a_loop() -> None:
+    both = cd.library.cross_entropy.forward_and_backward()
+    assert not both.theorem.conditional
+    written = cd.Program(both.backward).code("pseudocode")
+    assert "Σ" not in written and "where(0 ≤ label, where(label < v, " in written
+    rng = np.random.default_rng(0)
+    scores, labels, cotangent = rng.normal(size=(4, 5)), np.array([0, 4, 2, 2]), rng.normal(size=4)
+    tensor = torch.tensor(scores, requires_grad=True)
+    F.cross_entropy(tensor, torch.tensor(labels), reduction="none").backward(torch.tensor(cotangent))
+    found = cd.library.cross_entropy.grad().run(scores, labels, cotangent)
+    np.testing.assert_allclose(found, tensor.grad.numpy(), rtol=1e-10, atol=1e-12)

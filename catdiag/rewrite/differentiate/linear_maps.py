@@ -18,7 +18,7 @@ from typing import Protocol
 
 from catdiag.category.ops import Box, Map, Rename
 from catdiag.category.types import ArrayType, Axis, Ty
-from catdiag.rewrite.differentiate.row_conditions import of_elements, without_implied
+from catdiag.rewrite.differentiate.row_conditions import at_one_position, of_elements, without_implied
 from catdiag.rewrite.hash_consed_graph import HashConsedGraph
 
 Wires = Sequence["int | None"]
@@ -298,6 +298,10 @@ def weighted(
         after.append(top[1][1])
     core_number, inner, outer = graph.const_value(core), list[int](), list[int]()
     guards = without_implied(graph, (*own, *given.guards))
+    for axis in summed:
+        alone = all(axis.name not in graph.names(w) for w in (core, *factors))
+        if alone and (position := at_one_position(graph, guards, axis)) is not None:
+            summed, gone, guards = [a for a in summed if a != axis], gone - {axis.name}, position
     guards, elements = of_elements(graph, guards, [core, *factors])
     if not gone:
         guards, elements = (*guards, *elements), ()

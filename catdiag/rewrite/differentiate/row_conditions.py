@@ -13,9 +13,12 @@ A guard is a condition, by wire, with the value that it has: `any_x c` and c, or
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from fractions import Fraction
 from typing import TypeAlias
 
 from catdiag.category.op_facts import monoid_of
+from catdiag.category.ops import Index, const_box
+from catdiag.category.types import Axis
 from catdiag.rewrite.hash_consed_graph import HashConsedGraph
 
 Guard: TypeAlias = tuple[int, bool]
@@ -60,6 +63,32 @@ def without_implied(graph: HashConsedGraph, guards: Iterable[Guard]) -> tuple[Gu
         return tuple(given)
     known = _literals(graph, given)
     return tuple(g for g in given if (inner := _in_row(graph, g)) is None or not _literals(graph, [inner]) <= known)
+
+
+def at_one_position(graph: HashConsedGraph, guards: Sequence[Guard], axis: Axis) -> tuple[Guard, ...] | None:
+    """Guards of a summand that hold at one position i of an axis at most, so that its sum is the summand itself where
+    `0 ≤ i < n` holds: the others, and these two. None where guards do not say that it is `x = i`, or say more of x.
+
+    >>> from catdiag.category.ops import index_box
+    >>> from catdiag.category.types import ArrayType, Ty
+    >>> x = Axis("x")
+    >>> graph = HashConsedGraph(Ty(ArrayType((), "int")))
+    >>> found = at_one_position(graph, [(graph.map("eq", graph.add(index_box(x), ()), 0), True)], x)
+    >>> [graph.function_of(wire) for wire, _ in found]
+    ['le', 'lt']
+    """
+    said = [guard for guard in guards if axis.name in graph.names(guard[0])]
+    if len(said) != 1 or not said[0][1] or graph.function_of(said[0][0]) != "eq":
+        return None
+    node = graph.node(said[0][0])
+    assert node is not None, "a function made it"
+    for here, there in (node.inputs, node.inputs[::-1]):
+        position = graph.node(here)
+        if position is not None and position.box.op == Index(axis.name) and axis.name not in graph.names(there):
+            zero = graph.add(const_box(Fraction(0), "int"), ())
+            bounds = graph.map("le", zero, there), graph.map("lt", there, graph.size(axis.size))
+            return (*(guard for guard in guards if guard != said[0]), *((wire, True) for wire in bounds))
+    return None
 
 
 def of_elements(
