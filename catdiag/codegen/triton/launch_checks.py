@@ -7,14 +7,16 @@ operator (`triton.cdiv` takes ten times as long).
 
 from __future__ import annotations
 
-_CHECKS = '''def _power(n):
+from string import Template
+
+_CHECKS = Template('''def _power(n):
     """The least power of two that is no shorter."""
     return 1 << max(0, n - 1).bit_length()
 
 
 def _block(n):
     """The length of a tile that holds n entries, as a side of a product."""
-    return max(16, _power(n))
+    return max($least, _power(n))
 
 
 def _tiles(n, size):
@@ -54,8 +56,8 @@ def _powers(**tiles):
 
 def _summed(**tiles):
     for name, size in tiles.items():
-        if size < 16:
-            raise ValueError(f"{name} is {size}: expected at least 16, as matrix units sum so many at a time")
+        if size < $least:
+            raise ValueError(f"{name} is {size}: expected at least $least, as matrix units sum so many at a time")
 
 
 def _long(*counts):
@@ -66,15 +68,13 @@ def _long(*counts):
 
 def _expect(name, tensor, shape, axes):
     if tensor.shape != shape:
-        raise ValueError(f"{name} has shape {tuple(tensor.shape)}: expected {shape}, the axes {axes}")'''
-"""Checks of tiles, warps, stages and shapes, and integer arithmetic."""
+        raise ValueError(f"{name} has shape {tuple(tensor.shape)}: expected {shape}, the axes {axes}")''')
+"""Checks of tiles, warps, stages and shapes, and integer arithmetic; `least` is the shortest side that is summed."""
 
 
 def checks(of_bytes: bool) -> str:
     """The checks. With 8-bit elements (`of_bytes`) matrix units sum twice as many at a time: at least 32, not 16."""
-    if not of_bytes:
-        return _CHECKS
-    return _CHECKS.replace("max(16,", "max(32,").replace("size < 16:", "size < 32:").replace("least 16", "least 32")
+    return _CHECKS.substitute(least=32 if of_bytes else 16)
 
 
 WRITABLE = '''def _bounds(tensor):
