@@ -22,7 +22,7 @@ equality does not see it, the live range of arrays does.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from catdiag.category.equality import fingerprint, isomorphic
@@ -313,6 +313,20 @@ def of_graph(graph: Graph, cod: Ty | None = None, names: tuple[str, ...] = (), t
         types = graph.wire_types()
         cod = Ty(*(types[w] for w in graph.outputs))
     return Diagram(GRAPH, graph, None, graph.dom, cod, names, title)
+
+
+def with_boxes(diagram: Diagram, new: Mapping[int, Box]) -> Diagram:
+    """The diagram with other boxes at some nodes, given by their numbers; each fits the wires of the one it replaces.
+
+    >>> from catdiag.category.types import Axis
+    >>> X = ArrayType((Axis("x"),))
+    >>> f, g = box("f", X, X), box("g", X, X)
+    >>> with_boxes(f >> f, {1: g.boxes[0]}) == f >> g
+    True
+    """
+    graph = diagram.graph
+    nodes = tuple(Node(new[k], node.inputs) if k in new else node for k, node in enumerate(graph.nodes))
+    return of_graph(Graph(graph.dom, nodes, graph.outputs), diagram.cod, diagram.names, diagram.title)
 
 
 def box(name: str, dom: Ty | ArrayType, cod: Ty | ArrayType) -> Diagram:

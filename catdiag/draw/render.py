@@ -7,6 +7,7 @@ from typing import Literal, TypedDict, Unpack
 
 from catdiag.category.diagram import Diagram, HasDiagram, diagram_of
 from catdiag.category.ops import Call, bodies
+from catdiag.category.traversal import all_boxes
 from catdiag.draw.scene import Scene
 from catdiag.draw.string_diagram.layout import layout
 from catdiag.draw.string_diagram.subdiagrams import folded
@@ -102,17 +103,8 @@ def shown(subject: Diagram | HasDiagram) -> str:
 
 def _named(diagram: Diagram) -> list[str]:
     """The names of the named diagrams inside, once each, in order."""
-    found: dict[str, None] = {}
-    todo, seen = [diagram], {id(diagram)}
-    while todo:
-        for box in todo.pop().boxes:
-            if isinstance(box.op, Call):
-                found[box.op.name] = None
-            for inner in bodies(box.op):
-                if id(inner) not in seen:
-                    seen.add(id(inner))
-                    todo.append(inner)
-    return list(found)
+    ops = (box.op for box in all_boxes(diagram))
+    return list(dict.fromkeys(op.name for op in ops if isinstance(op, Call)))
 
 
 def _boxes(diagram: Diagram, most: int) -> int:

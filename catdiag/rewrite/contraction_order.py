@@ -33,6 +33,7 @@ from catdiag.category.op_facts import cast_dtype, monoid_of, new_names, scalar_f
 from catdiag.category.ops import ARITHMETIC, Box, Einsum, Rename, bodies
 from catdiag.category.scalars import Cast
 from catdiag.category.substitution import inline
+from catdiag.category.traversal import all_boxes
 from catdiag.category.types import Axis, Size, size_value
 from catdiag.kernel.terms import KernelError
 from catdiag.prover.api import Interrupted
@@ -185,9 +186,7 @@ def form_by_terms(diagram: Diagram, sizes: Mapping[str, int]) -> Reassociation |
 
 
 def _holds_products(box: Box) -> bool:
-    return any(
-        isinstance(inner.op, Einsum) or _holds_products(inner) for body in bodies(box.op) for inner in body.boxes
-    )
+    return any(isinstance(inner.op, Einsum) for body in bodies(box.op) for inner in all_boxes(body))
 
 
 @dataclass(frozen=True)

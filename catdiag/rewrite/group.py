@@ -17,7 +17,7 @@ from catdiag.category.op_facts import monoid_of, moves_positions
 from catdiag.category.ops import Box, Operation, bodies, op_fact, op_row
 from catdiag.category.resizing import with_sizes
 from catdiag.category.substitution import inline
-from catdiag.category.traversal import all_diagrams
+from catdiag.category.traversal import all_boxes, all_diagrams
 from catdiag.category.types import ArrayType, Axis, Size, Ty, size_symbols
 from catdiag.frontend.signature import axis_names
 from catdiag.rewrite.derivation import Derivation, NotProved, titled
@@ -217,9 +217,7 @@ def _adds(diagram: Diagram, inner: Graph, axis: str) -> bool:
 def _check_box(box: Box, axis: str, adds: bool = False) -> None:
     """Raises NotGroupable unless a box, and every box inside it, maps over the axis, or makes parts of a sum over it if
     groups add to results."""
-    todo = [box]
-    while todo:
-        item = todo.pop()
+    for item in (box, *(inner for body in bodies(box.op) for inner in all_boxes(body))):
         summed = adds and monoid_of(item.op) == "sum"
         why = None if summed else _obstacle(item, axis)
         if why is not None:
@@ -228,7 +226,6 @@ def _check_box(box: Box, axis: str, adds: bool = False) -> None:
                 f"of it{_remedy(item)}",
                 item.line or box.line,
             )
-        todo.extend(inner for body in bodies(item.op) for inner in body.boxes)
 
 
 def _obstacle(box: Box, axis: str) -> str | None:

@@ -15,8 +15,9 @@ from typing import Any
 from catdiag.category.diagram import Diagram, Graph, Node, of_graph
 from catdiag.category.graph_writer import GraphWriter
 from catdiag.category.op_facts import new_names, transposes
-from catdiag.category.ops import Box, FoldOp, bodies, with_bodies
+from catdiag.category.ops import Box, FoldOp
 from catdiag.category.substitution import inline
+from catdiag.category.traversal import rebuilt
 from catdiag.category.types import ArrayType, Ty
 
 
@@ -28,30 +29,16 @@ def renamed(diagram: Diagram, axes: Collection[str]) -> Diagram:
     >>> [box.name for box in renamed(gram.stream("n").diagram, ["i"]).boxes]
     ['rename', 'fold[n]']
     """
-    # Bodies are built before the diagrams that contain them: `order` lists each diagram after those it is part of.
-    order: list[Diagram] = []
-    todo = [diagram]
-    while todo:
-        item = todo.pop()
-        order.append(item)
-        todo.extend(body for box in item.boxes for body in bodies(box.op))
-    made: dict[int, Diagram] = {}
-    for item in reversed(order):
-        made[id(item)] = _before(item, made, axes)
-    return made[id(diagram)]
+    return rebuilt(diagram, lambda item: _before(item, axes))
 
 
-def _before(diagram: Diagram, made: dict[int, Diagram], axes: Collection[str]) -> Diagram:
-    """A diagram whose loops take renamed inputs; `made` maps each body to its rewritten form."""
+def _before(diagram: Diagram, axes: Collection[str]) -> Diagram:
+    """A diagram whose loops take renamed inputs, but for those in its bodies."""
     graph = diagram.graph
     moved, writer = list(range(len(graph.dom))), GraphWriter(graph.dom)
     changed = False
     for node in graph.nodes:
         box, inputs = node.box, [moved[w] for w in node.inputs]
-        old = bodies(box.op)
-        new = tuple(made[id(body)] for body in old)
-        if any(a is not b for a, b in zip(old, new, strict=True)):
-            box, changed = Box(with_bodies(box.op, new), box.dom, box.cod, box.line), True
         while isinstance(box.op, FoldOp) and (found := _first(box.op, box.op.state_count, axes)) is not None:
             place, rename = found
             outer = Box(rename.op, Ty(box.dom[place]), Ty(_outer_type(rename, box, box.op)), rename.line)

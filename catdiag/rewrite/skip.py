@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from catdiag.category.box_types import check_box
-from catdiag.category.diagram import Diagram, Graph, Node, of_graph
+from catdiag.category.diagram import Diagram, Graph, Node, with_boxes
 from catdiag.category.ops import Box, FoldOp, GroupOp, Index, Rename, const_box
 from catdiag.category.substitution import inline
 from catdiag.category.traversal import all_boxes
@@ -112,11 +112,7 @@ def find(
 
 def _put(diagram: Diagram, place: int, op: FoldOp | GroupOp) -> Diagram:
     """The diagram with another operation at the node number `place`."""
-    graph = diagram.graph
-    old = graph.nodes[place]
-    box = Box(op, old.box.dom, old.box.cod, old.box.line)
-    nodes = tuple(Node(box, n.inputs) if k == place else n for k, n in enumerate(graph.nodes))
-    return of_graph(Graph(graph.dom, nodes, graph.outputs), diagram.cod, diagram.names, diagram.title)
+    return with_boxes(diagram, {place: replace(diagram.graph.nodes[place].box, op=op)})
 
 
 def _positions(graph: Graph, place: int, given: Sequence[str | None] = ()) -> list[str | None]:

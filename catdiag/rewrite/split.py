@@ -6,9 +6,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from catdiag.category.diagram import Diagram, Graph, Node, of_graph
-from catdiag.category.ops import Box, FoldOp, GroupOp, bodies, with_bodies
+from catdiag.category.diagram import Diagram, with_boxes
+from catdiag.category.ops import FoldOp, GroupOp
 from catdiag.category.substitution import inline
+from catdiag.category.traversal import all_diagrams
 from catdiag.rewrite.local_sizes import local_size, sizes_in
 from catdiag.util.errors import AxisError, NotStreamable, SignatureError
 
@@ -30,14 +31,8 @@ def is_streamed(diagram: Diagram, axis: str) -> bool:
     >>> is_streamed(cd.id(cd.category.Ty()).diagram, "x")
     False
     """
-    todo = [diagram]
-    while todo:
-        for box in todo.pop().boxes:
-            if isinstance(box.op, FoldOp) and box.op.axis == axis:
-                return True
-            if isinstance(box.op, GroupOp):
-                todo.extend(bodies(box.op))
-    return False
+    items = all_diagrams(diagram, lambda box: isinstance(box.op, GroupOp))
+    return any(isinstance(box.op, FoldOp) and box.op.axis == axis for item in items for box in item.boxes)
 
 
 def in_parts(diagram: Diagram, axis: str, parts: str | None = None) -> Diagram:
@@ -58,18 +53,17 @@ def in_parts(diagram: Diagram, axis: str, parts: str | None = None) -> Diagram:
         raise NotStreamable(f"no loop runs over axis {axis!r}: stream it before it is split")
 
     def made(item: Diagram) -> Diagram:
-        nodes = []
-        for node in item.graph.nodes:
-            box, op = node.box, node.box.op
+        new = {}
+        for place, box in enumerate(item.boxes):
+            op = box.op
             if isinstance(op, FoldOp) and op.axis == axis:
                 if op.parts is not None:
                     raise NotStreamable(f"the loop over {axis!r} has {op.parts} parts already", box.line)
                 if op.emitted:
                     raise NotStreamable(f"the loop over {axis!r} makes blocks of results, and is not split", box.line)
-                op = replace(op, parts=symbol)
+                new[place] = replace(box, op=replace(op, parts=symbol))
             elif isinstance(op, GroupOp):
-                op = with_bodies(op, (made(op.body),))  # groups hold no groups
-            nodes.append(Node(box if op is box.op else Box(op, box.dom, box.cod, box.line), node.inputs))
-        return of_graph(Graph(item.graph.dom, tuple(nodes), item.graph.outputs), item.cod, item.names, item.title)
+                new[place] = replace(box, op=replace(op, body=made(op.body)))  # groups hold no groups
+        return with_boxes(item, new)
 
     return made(diagram)

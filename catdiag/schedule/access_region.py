@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from catdiag.category.diagram import Diagram, Graph, Node, of_graph
+from catdiag.category.diagram import Diagram, Graph, Node, of_graph, with_boxes
 from catdiag.category.index_maps import Expr, View, leaves, natural
 from catdiag.category.ops import Box, FoldOp, GroupOp, Index
 from catdiag.category.substitution import inline
@@ -105,8 +105,7 @@ def _windowed(body: Diagram, positions: set[int]) -> Diagram:
             step = _step(op, node.inputs.index(w) + op.state_count, {k + op.state_count for k in own})
             if step is not None:
                 marked[place] = Box(replace(op, step=step), box.dom, box.cod, box.line)
-    nodes = tuple(Node(marked.get(k, n.box), n.inputs) for k, n in enumerate(graph.nodes))
-    return of_graph(Graph(graph.dom, nodes, graph.outputs), body.cod, body.names, body.title)
+    return with_boxes(body, marked)
 
 
 def _picking(body: Diagram, positions: set[int]) -> tuple[Diagram, list[int]]:
@@ -165,8 +164,7 @@ def _step(op: FoldOp, wire: int, positions: set[int]) -> Diagram | None:
     if streamed or not _reads_tile(view, node.inputs, positions):
         return None
     box = Box(TileWindow(view.index_axes, view.reads, view.fits), node.box.dom, node.box.cod, node.box.line)
-    nodes = tuple(Node(box if k == places[0] else n.box, n.inputs) for k, n in enumerate(step.graph.nodes))
-    return of_graph(Graph(step.dom, nodes, step.graph.outputs), step.cod, step.names, step.title)
+    return with_boxes(step, {places[0]: box})
 
 
 def _reads_tile(op: View, inputs: Sequence[int], positions: set[int]) -> bool:

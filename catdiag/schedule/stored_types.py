@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from catdiag.category.diagram import Diagram
 from catdiag.category.op_facts import cast_dtype
-from catdiag.category.ops import FoldOp, GroupOp
 from catdiag.category.substitution import inline
+from catdiag.category.traversal import state_names
 from catdiag.category.types import BYTES, ArrayType, element_bytes, size_value
 from catdiag.schedule.contractions import deciding
 from catdiag.schedule.element_widths import REST, Dtype, Widths, real_types, stored_type, width
@@ -61,7 +61,7 @@ def widths_of(diagram: Diagram, dtype: Dtype) -> Widths:
         width(kind)
     names, ends = diagram.input_names, output_names(diagram)
     given = {} if isinstance(dtype, str) else dict(dtype)
-    states = _components(diagram)
+    states = state_names(diagram)
     unknown = sorted(set(given) - {REST, *names, *ends, *states})
     if unknown:
         known = ", ".join((*names, *ends, *states))
@@ -121,20 +121,6 @@ def element_types(diagram: Diagram, dtype: str | Mapping[str, str]) -> dict[str,
         wide = root[w] in known and not known >= real
         found[name] = stored_type(name, ty, named, widest_of(("fp32", rest)) if wide else result_type(rest))
     return found
-
-
-def _components(diagram: Diagram) -> tuple[str, ...]:
-    """The names of the states of all loops."""
-    found: dict[str, None] = {}
-    todo = [diagram]
-    while todo:
-        for box in inline(todo.pop()).boxes:
-            if isinstance(box.op, FoldOp):
-                found.update(dict.fromkeys(box.op.components))
-                todo.append(box.op.step)
-            elif isinstance(box.op, GroupOp):
-                todo.append(box.op.body)
-    return tuple(found)
 
 
 def output_bytes(

@@ -11,6 +11,7 @@ from catdiag.category.diagram import Diagram
 from catdiag.category.op_facts import cast_dtype
 from catdiag.category.ops import Box, FoldOp, GroupOp
 from catdiag.category.substitution import inline
+from catdiag.category.traversal import state_names
 from catdiag.category.types import BYTES, COMPUTED, INTEGER_BYTES, STORED, ArrayType, element_bytes
 from catdiag.schedule.element_widths import width
 from catdiag.schedule.full_precision import statistics
@@ -41,7 +42,7 @@ class MachineWidths:
         self.all = max(2, read)  # what is computed is not saved in 8 bits
         given = {n: kind for n, kind in dtype.items() if n != "*"} if isinstance(dtype, Mapping) else {}
         self.named = {name: INTEGER_BYTES.get(kind) or width(kind) for name, kind in given.items()}
-        known = {*diagram.input_names, *ends, *_states(diagram)}
+        known = {*diagram.input_names, *ends, *state_names(diagram)}
         for name in self.named:
             if name not in known:
                 raise CatdiagError(f"dtype names an array {name!r}: expected one of {', '.join(sorted(known))}")
@@ -108,16 +109,3 @@ def _maker(box: Box, k: int) -> tuple[Box, int]:
         place = outline.maker[wire]
         box, k = body.graph.nodes[place].box, wire - outline.first[place]
     return box, k
-
-
-def _states(diagram: Diagram) -> set[str]:
-    found: set[str] = set()
-    todo = [inline(diagram)]
-    while todo:
-        for box in todo.pop().boxes:
-            if isinstance(box.op, FoldOp):
-                found.update(box.op.components)
-                todo.append(inline(box.op.step))
-            elif isinstance(box.op, GroupOp):
-                todo.append(inline(box.op.body))
-    return found

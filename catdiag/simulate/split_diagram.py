@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from catdiag.category import ops
-from catdiag.category.diagram import Diagram, Graph, Node, of_box, of_graph
+from catdiag.category.diagram import Diagram, Graph, Node, of_box, of_graph, with_boxes
 from catdiag.category.functor import weave
 from catdiag.category.graph_writer import GraphWriter
 from catdiag.category.index_maps import Reindex, read_off
@@ -49,12 +49,10 @@ def two_kernels(diagram: Diagram, fused: bool = True) -> TwoKernels:
 
 def _alone(flat: Diagram, place: int) -> Diagram:
     """The diagram with a loop outside of groups in a group of its own, without tiles."""
-    node, graph = flat.graph.nodes[place], flat.graph
-    if isinstance(node.box.op, ops.GroupOp):
+    box = flat.graph.nodes[place].box
+    if isinstance(box.op, ops.GroupOp):
         return flat
-    box = Box(ops.GroupOp((), of_box(node.box)), node.box.dom, node.box.cod, node.box.line)
-    nodes = tuple(Node(box, n.inputs) if k == place else n for k, n in enumerate(graph.nodes))
-    return of_graph(Graph(graph.dom, nodes, graph.outputs), flat.cod, flat.names, flat.title)
+    return with_boxes(flat, {place: replace(box, op=ops.GroupOp((), of_box(box)))})
 
 
 def _axis(body: Graph) -> Axis:

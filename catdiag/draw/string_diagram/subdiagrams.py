@@ -12,8 +12,9 @@ from itertools import accumulate, pairwise
 
 from catdiag.category.diagram import Diagram, Graph, Node, of_graph
 from catdiag.category.graph_writer import GraphWriter
-from catdiag.category.ops import Box, bodies, with_bodies
+from catdiag.category.ops import Box
 from catdiag.category.substitution import call
+from catdiag.category.traversal import rebuilt
 from catdiag.category.types import Ty
 
 MOST = 60
@@ -38,26 +39,7 @@ def folded(diagram: Diagram, most: int = MOST) -> Diagram:
     """
     if most < 4:
         raise ValueError(f"most is {most}: expected parts of 4 or more boxes")
-    done: dict[int, Diagram] = {}
-    todo = [diagram]
-    while todo:
-        inside = todo[-1]
-        if id(inside) in done:
-            todo.pop()
-            continue
-        inner = list({id(d): d for node in inside.graph.nodes for d in bodies(node.box.op)}.values())
-        missing = [d for d in inner if id(d) not in done]
-        if missing:
-            todo += missing
-            continue
-        todo.pop()
-        changed = inside
-        if any(done[id(d)] is not d for d in inner):
-            nodes = tuple(Node(_with(node, done), node.inputs) for node in inside.graph.nodes)
-            changed = of_graph(Graph(inside.graph.dom, nodes, inside.graph.outputs), inside.cod, inside.names,
-                               inside.title)  # fmt: skip
-        done[id(inside)] = _levels(changed, most)
-    return done[id(diagram)]
+    return rebuilt(diagram, lambda item: _levels(item, most))
 
 
 def _levels(diagram: Diagram, most: int) -> Diagram:
@@ -149,12 +131,3 @@ def _cut(diagram: Diagram, cuts: Sequence[int], spans: Sequence[tuple[int, int]]
             known[body] = call(f"part {low}" if low == high else f"parts {low} to {high}", body)
         at.update(zip(results, writer.made(known[body].boxes[0], [at[w] for w in entering]), strict=True))
     return of_graph(writer.graph(at[w] for w in graph.outputs), diagram.cod, diagram.names, diagram.title)
-
-
-def _with(node: Node, done: dict[int, Diagram]) -> Box:
-    """The box of a node with folded bodies."""
-    box = node.box
-    inner = bodies(box.op)
-    if all(done[id(d)] is d for d in inner):
-        return box
-    return Box(with_bodies(box.op, tuple(done[id(d)] for d in inner)), box.dom, box.cod, box.line)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from catdiag.category.diagram import Diagram
 from catdiag.category.named_axes import named_axes
 from catdiag.category.ops import NESTING, Box, Call, Generic
+from catdiag.category.traversal import bodies_first
 
 
 class Weaved:
@@ -34,17 +35,10 @@ class Weaved:
         return named_axes(box)
 
     def _touched_by(self, diagram: Diagram) -> frozenset[str]:
-        todo = [diagram]
-        while todo:
-            item = todo[-1]
-            if id(item) in self._touched:
-                todo.pop()
-                continue
-            inside = [n.box.op.body for n in item.graph.nodes if isinstance(n.box.op, Call)]
-            missing = [body for body in inside if id(body) not in self._touched]
-            if missing:
-                todo += missing
-                continue
+        def is_new(box: Box) -> bool:
+            return isinstance(box.op, Call) and id(box.op.body) not in self._touched
+
+        for item in () if id(diagram) in self._touched else bodies_first(diagram, is_new):
             found: set[str] = set()
             for node in item.graph.nodes:
                 op = node.box.op

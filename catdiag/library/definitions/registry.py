@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from catdiag.category.diagram import Diagram, Node, of_graph
-from catdiag.category.graph import Graph
-from catdiag.category.ops import Box, bodies, with_bodies
+from catdiag.category.diagram import Diagram, with_boxes
+from catdiag.category.traversal import rebuilt
 from catdiag.frontend.builder import algorithm
 
 Table = dict[str, tuple[Diagram, str]]
@@ -47,14 +46,9 @@ class Entries:
 
 def _without_lines(diagram: Diagram) -> Diagram:
     """The diagram, and those inside it, with boxes that stand on no line of a user's file."""
-    known: dict[int, Box] = {}
 
-    def box_of(box: Box) -> Box:
-        if id(box) not in known:
-            op = with_bodies(box.op, tuple(map(_without_lines, bodies(box.op))))
-            known[id(box)] = Box(op, box.dom, box.cod)
-        return known[id(box)]
+    def bare(item: Diagram) -> Diagram:
+        known = {id(box): replace(box, line=None) for box in item.boxes}
+        return with_boxes(item, {place: known[id(box)] for place, box in enumerate(item.boxes)})
 
-    graph = diagram.graph
-    nodes = tuple(Node(box_of(node.box), node.inputs) for node in graph.nodes)
-    return of_graph(Graph(graph.dom, nodes, graph.outputs), diagram.cod, diagram.names, diagram.title)
+    return rebuilt(diagram, bare)

@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import replace
 from itertools import product
 
-from catdiag.category.diagram import Diagram, Graph, Node, of_graph
+from catdiag.category.diagram import Diagram, Node, with_boxes
 from catdiag.category.op_facts import cast_dtype
 from catdiag.category.ops import Box, FoldOp, GroupOp
 from catdiag.category.substitution import inline
@@ -177,11 +177,9 @@ def _in_group(diagram: Diagram, node: Node, inner: Streamed) -> Streamed:
     """The streamed form of a diagram whose group body was streamed."""
     op = node.box.op
     assert isinstance(op, GroupOp)
-    box = Box(replace(op, body=inner.diagram), node.box.dom, node.box.cod, node.box.line)
-    graph = diagram.graph
-    nodes = tuple(Node(box, n.inputs) if n is node else n for n in graph.nodes)
-    made = of_graph(Graph(graph.dom, nodes, graph.outputs), diagram.cod, diagram.names, diagram.title)
-    return replace(inner, diagram=made)
+    place = next(k for k, other in enumerate(diagram.graph.nodes) if other is node)
+    box = replace(node.box, op=replace(op, body=inner.diagram))
+    return replace(inner, diagram=with_boxes(diagram, {place: box}))
 
 
 # -- streams inside a loop ------------------------------------------------------------------------
@@ -211,10 +209,8 @@ def _in_fold(diagram: Diagram, place: int, axis: str, taken: Collection[str], pl
                 other.box.line,
             )
     for inner in candidates(op.step, axis, (*taken, *op.components), plain):
-        box = Box(replace(op, step=inner.diagram), node.box.dom, node.box.cod, node.box.line)
-        nodes = tuple(Node(box, n.inputs) if k == place else n for k, n in enumerate(graph.nodes))
-        made = of_graph(Graph(graph.dom, nodes, graph.outputs), diagram.cod, diagram.names, diagram.title)
-        yield replace(inner, diagram=made)
+        box = replace(node.box, op=replace(op, step=inner.diagram))
+        yield replace(inner, diagram=with_boxes(diagram, {place: box}))
 
 
 # -- bodies ---------------------------------------------------------------------------------------
