@@ -56,6 +56,17 @@ def test_windows_are_boxes_where_one_tap_is_read_at_a_time() -> None:
     assert "a_blocks" not in made.text and "w_blocks" in made.text
 
 
+def test_blocks_that_are_filled_with_zeros_need_no_mask() -> None:
+    product = module(unproved(cd.library.get("matmul").diagram, "b", "a c"), {"g_a": 32, "g_c": 32, "s_b": 32}, "fp16")
+    assert "even_b=b % s_b == 0 < b or None not in (A_blocks, B_blocks)" in product.text
+    assert "b_to = b if even_b else " in product.text
+    powers = cd.algorithm("m k, k n -> m n", name="powers")(
+        lambda A, B: cd.einsum("m k, k n -> m n", cd.exp(A), cd.exp(B))
+    )
+    masked = module(unproved(powers.diagram, "k", "m n"), {"g_m": 32, "g_n": 32, "s_k": 32}, "fp16")
+    assert "even_k=k % s_k == 0 < k," in masked.text
+
+
 def heads(block: int) -> Module:
     """A product that sums over heads, some at a time, and over the entries of each."""
     product = cd.algorithm("h t k, o h k -> t o", name="joined")(lambda X, W: cd.einsum("h t k, o h k -> t o", X, W))
@@ -72,6 +83,18 @@ def test_a_loop_over_single_entries_has_no_dimension_for_them() -> None:
 @pytest.mark.triton
 @pytest.mark.usefixtures("interpreting")
 class TestRun:
+    @pytest.mark.parametrize("k", [31, 40, 64, 0])
+    @pytest.mark.parametrize("copies", [False, True])
+    def test_products_over_parts_of_blocks(self, copies: bool, k: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        import torch
+
+        product = unproved(cd.library.get("matmul").diagram, "b", "a c")
+        kernels = imported(module(product, {"g_a": 32, "g_c": 32, "s_b": 32}, "fp16").text, "product")
+        monkeypatch.setattr(kernels, "_copies", lambda device: copies)
+        draw = torch.Generator().manual_seed(0)
+        A, B = torch.randn(40, k, generator=draw).half(), torch.randn(k, 48, generator=draw).half()
+        assert (kernels.matmul(A, B).double() - A.double() @ B.double()).abs().max() < 0.02
+
     @pytest.mark.parametrize("block", [1, 2])
     @pytest.mark.parametrize("copies", [False, True])
     def test_sums_over_heads(self, copies: bool, block: int, monkeypatch: pytest.MonkeyPatch) -> None:

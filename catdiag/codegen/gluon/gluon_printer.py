@@ -126,12 +126,12 @@ class RowPrinter(TritonPrinter):
             return found
         return call("gl.convert_layout", found, Name(self.rows))
 
-    def _load(self, node: TileNode) -> PythonExpression:
+    def _load(self, node: TileNode, descriptor: str = "") -> PythonExpression:
         tiled = node.args[1]
         if node.dims and set(tiled.dims) != set(node.dims):
             raise Unfit("the addresses of a load do not have all the dimensions of the loaded tile")
         self.layout(node.dims)
-        return super()._load(node)
+        return super()._load(node, descriptor)
 
     def _boxed(self, node: TileNode, wanted: str) -> str:
         name = self.fresh(wanted or node.wanted)

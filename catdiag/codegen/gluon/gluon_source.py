@@ -140,6 +140,7 @@ def merged(a: WarpSpecialized) -> KernelSpec:
         loops=tuple(dict.fromkeys([*one.loops, *two.loops])),
         exact={**two.exact, **one.exact},
         boxes=tuple(dict.fromkeys(r.boxes for r in a.rings)),
+        zero_filled={},
     )
 
 

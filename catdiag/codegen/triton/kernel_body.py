@@ -25,6 +25,7 @@ from catdiag.codegen.syntax import (
 )
 from catdiag.codegen.triton.additions import Addition, addition
 from catdiag.codegen.triton.array_accesses import At, Made, PartialState, Pull, StoredArray, reshaped_index, state_of
+from catdiag.codegen.triton.edge_masks import EdgeMasks
 from catdiag.codegen.triton.kernel_builder import UNROLLED, Build, KernelLoop, Tile, axes_text, tile_number
 from catdiag.codegen.triton.kernel_signature import KernelSpec, ModuleContext
 from catdiag.codegen.triton.mask_ranges import edge, grows, unmasked_blocks
@@ -70,6 +71,7 @@ class Writing:
         self.starts: dict[str, str] = {}
         self.padded: dict[str, str] = {}
         self.exact: dict[str, LoopSpan] = {}
+        self.edges: dict[str, EdgeMasks] = {}
         self.loops: dict[str, LoopSpan] = {}
         self.reverse: set[str] = set()
         self.imbalance: set[str] = set()
@@ -202,7 +204,8 @@ class Writing:
         exact = next((e for e, s in self.exact.items() if s == blocks), None)
         if exact is None:
             exact = self.own.fresh(f"even_{axis}")
-            self.exact[exact] = blocks
+            self.exact[exact], self.edges[exact] = blocks, EdgeMasks()
+        context.edge = self.edges[exact]
         self.loops[span.symbol] = blocks
         before = k.tiles.get(span.symbol)
         k.tiles[span.symbol] = Tile(
@@ -317,7 +320,8 @@ class Writing:
         start, stop = self.bounds = Name(self.own.fresh(f"{base}_from")), Name(self.own.fresh(f"{base}_to"))
         body: list[PythonStatement] = []
         for n, (a, b) in enumerate(phases):
-            both = [Assign((start,), a), Assign((stop,), b)]
+            last = IfElse(Name(exact), edges[-1], b) if n == 0 and context.edge.zero_filled and not several else b
+            both = [Assign((start,), a), Assign((stop,), last)]
             body += both if n == 0 else [If(compared(Name(context.phase), "==", Number(n)), both)]
         if self.printer.accumulated and not (masks or ranged):  # else ptxas waits for each product: C7515
             body.append(If(Name(exact), [Do(call(f"{self.tl}.assume", compared(stop, ">", Number(0))))]))
@@ -488,5 +492,6 @@ class Writing:
             {array: tuple(at) for array, at in k.writes.items()}, k.nodes.separately_rounded, dict(self.starts),
             # Named last, since a name that the body has already might be that of an array.
             {s.symbol: self.own.fresh(f"{identifier(s.axis)}_tile") for s in self.all_spans},
-            dict(self.added), tuple(self.additions), self.shared.l2_bytes,
+            dict(self.added), self.shared.l2_bytes,
+            zero_filled={name: edge.zero_filled for name, edge in self.edges.items() if edge.zero_filled},
         )  # fmt: skip

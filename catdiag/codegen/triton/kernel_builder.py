@@ -27,6 +27,7 @@ from catdiag.codegen.triton.array_accesses import (
 )
 from catdiag.codegen.triton.array_boxes import BoxAccess, Boxes
 from catdiag.codegen.triton.dot import SHORTEST, contracted
+from catdiag.codegen.triton.edge_masks import EdgeMasks
 from catdiag.codegen.triton.mask_ranges import Bound, UnmaskedRange, reach, solved
 from catdiag.codegen.triton.tile_expressions import NEUTRAL, Nodes
 from catdiag.codegen.triton.tile_fills import Fill
@@ -67,6 +68,7 @@ class KernelLoop:
     symbol: str
     phase: str = "phase"
     unmasked: UnmaskedRange = field(default_factory=UnmaskedRange)
+    edge: EdgeMasks = field(default_factory=EdgeMasks)
 
     @property
     def exact(self) -> PythonExpression:

@@ -124,6 +124,8 @@ class KernelSpec:
     """What its tiles add to these."""
     l2_bytes: int = L2_BYTES
     """Bytes of the L2 cache of the chip that it is for."""
+    zero_filled: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The names in `exact` of loops whose blocks need no mask where the launch passes these descriptors."""
     waits: bool = False
     """Whether it is launched as a dependent of the kernel before (`catdiag.codegen.triton.dependent_launch`)."""
     triggers: bool = False

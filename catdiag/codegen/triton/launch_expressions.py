@@ -10,12 +10,16 @@ from typing import TYPE_CHECKING
 
 from catdiag.codegen.syntax import (
     TIMES,
+    Compare,
+    Logical,
     Name,
     Number,
     Parens,
     PythonExpression,
+    TupleOf,
     bracketed,
     call,
+    compared,
     joined,
     joined_all,
     length_of,
@@ -60,6 +64,27 @@ def programs(kernel: KernelSpec, sizes: Mapping[str, str]) -> PythonExpression:
     parts = [] if kernel.parts is None else [length_of(kernel.parts.symbol)]
     tiles = product_of([*(tile_count(kernel, span, sizes) for span in spans_of(kernel)), *parts])
     return call("_programs", tiles) if runs(kernel) else tiles
+
+
+def needs_no_mask(
+    kernel: KernelSpec, name: str, whole: PythonExpression, padded: PythonExpression | None = None
+) -> PythonExpression:
+    """Whether no tile along an axis needs a mask, by the name of the kernel's constant that says so: where all are
+    whole, or where the copy engine loads all blocks of a loop and fills them with zeros. `whole` is the length of the
+    axis, `padded` that of the blocks of a padded tile."""
+    span = kernel.exact[name]
+    tile, some = length_of(span.symbol), [("<", whole)] if span in kernel.loops else []
+    test: PythonExpression
+    if tile == Number(1):
+        test = Compare(Number(0), tuple(some))
+    else:
+        test = Compare(joined(whole, "%", tile), (("==", Number(0)), *some))
+    if padded is not None:
+        test = Logical("and", (compared(padded, "==", tile), test))
+    if name in kernel.zero_filled:
+        descriptors = TupleOf(tuple(map(Name, kernel.zero_filled[name])))
+        test = Logical("or", (test, compared(Number(None), "not in", descriptors)))
+    return test
 
 
 def summed_lengths(

@@ -11,9 +11,7 @@ from catdiag.category.types import ArrayType, Size
 from catdiag.codegen.names import Names
 from catdiag.codegen.syntax import (
     TIMES,
-    Compare,
     ListOf,
-    Logical,
     Name,
     Number,
     PythonExpression,
@@ -21,7 +19,6 @@ from catdiag.codegen.syntax import (
     TupleOf,
     bracketed,
     call,
-    compared,
     joined,
     joined_all,
     length_of,
@@ -33,6 +30,7 @@ from catdiag.codegen.triton.kernel_builder import sized
 from catdiag.codegen.triton.kernel_signature import KernelSpec
 from catdiag.codegen.triton.launch_expressions import (
     block_length,
+    needs_no_mask,
     padded_length,
     product_of,
     programs,
@@ -481,14 +479,6 @@ class LaunchWriter:
         found += [(span.symbol, Name(span.symbol)) for span in spans if not span.symbol.isdigit()]
         found += [(name, self.lengths[padded_length(symbol)]) for symbol, name in kernel.padded.items()]
         for name, span in kernel.exact.items():
-            whole, tile = self.size(span.size), length_of(span.symbol)
-            left = Number(0) if tile == Number(1) else joined(whole, "%", tile)
-            ends = (
-                *([] if left == Number(0) else [("==", Number(0))]),
-                *([("<", whole)] if span in kernel.loops else []),
-            )
-            test: PythonExpression = Compare(left, ends)
-            if span.symbol in kernel.padded:
-                test = Logical("and", (compared(self.lengths[padded_length(span.symbol)], "==", tile), test))
-            found.append((name, test))
+            padded = self.lengths[padded_length(span.symbol)] if span.symbol in kernel.padded else None
+            found.append((name, needs_no_mask(kernel, name, self.size(span.size), padded)))
         return found

@@ -36,6 +36,7 @@ from catdiag.codegen.syntax import (
     length_of,
     method,
 )
+from catdiag.codegen.triton.edge_masks import unmasked_where
 from catdiag.codegen.triton.tile_nodes import (
     Dim,
     Scope,
@@ -208,7 +209,7 @@ class TritonPrinter:
             value = call("_in_registers", value, chosen)
         target = (Name(name),)
         passed = compared(Name(boxes.name), "is not", Number(None))
-        plain = Assign(target, self._load(node), note=node.note)
+        plain = Assign(target, self._load(node, boxes.name), note=node.note)
         node.scope.write(If(passed, [Assign(target, value)], [plain]))
         self.names[node] = name
         return name
@@ -216,7 +217,7 @@ class TritonPrinter:
     def _guard(self, node: TileNode, wanted: str) -> str:
         """Assigns a masked value; the mask is applied only where the constant of the guard is false."""
         condition, value, other = node.args
-        exact = _exact(*node.data)
+        exact = unmasked_where(*node.data)
         name = self.fresh(wanted or node.wanted or "t")
         target = Name(name)
         node.scope.write(Assign((target,), self.aligned(value, node.dims)))
@@ -312,8 +313,8 @@ class TritonPrinter:
         if operation in self.dialect.helpers:
             self.helpers.add(self.dialect.helpers[operation])
 
-    def _load(self, node: TileNode) -> PythonExpression:
-        """A load by pointers, with a mask where entries may be outside the array."""
+    def _load(self, node: TileNode, descriptor: str = "") -> PythonExpression:
+        """A load by pointers, with a mask where entries may be outside the array, perhaps in the place of another."""
         array, exact, guarded, count = node.data[:4]
         scalar, tiled, *rest = node.args
         conditions = rest[:count]
@@ -326,13 +327,13 @@ class TritonPrinter:
         place = joined_all("+", parts)
         inside = self._all(conditions, node.dims) if conditions else None
         mask = {} if inside is None else {"mask": inside, "other": Number(0.0)}
-        tests = list(dict.fromkeys(_exact(given, loop, inner=True) for given, loop in exact))
         if self._also_operand(node):
             found = call(f"{self.tl}.load", place, **mask, eviction_policy=Number("evict_last"))
-        elif inside is None or guarded or Number(False) in tests:
+        elif inside is None or guarded or any(given == Number(False) for given, _ in exact):
             found = call(f"{self.tl}.load", place, **mask)
         else:
             self.helpers.add("_load")
+            tests = list(dict.fromkeys(unmasked_where(given, loop, True, descriptor) for given, loop in exact))
             exactly = Logical("and", tuple(tests)) if len(tests) > 1 else tests[0]
             found = call(f"_load{self.dialect.own}", place, inside, exactly)
         return method(found, "to", dotted(f"{self.tl}.int32")) if node.element == "int" else found
@@ -451,20 +452,6 @@ class TritonPrinter:
     def aligned(self, node: TileNode, dims: Sequence[Dim]) -> PythonExpression:
         """The expression of a node, expanded so that it broadcasts by position against tiles over `dims`."""
         return self.dialect.aligned(self.plain(node), node.dims, dims)
-
-
-def _exact(given: PythonExpression | None, loop: Any, inner: bool = False) -> PythonExpression:
-    """The constant expression under which a mask is not needed: in a phase of whole blocks, or if `given` holds.
-
-    With `inner`, it stands beside others, and a disjunction is in parentheses.
-    """
-    if loop is None or given is None:
-        found = given if loop is None else loop.exact
-        if not isinstance(found, PythonExpression):
-            raise TypeMismatch("a mask has no condition under which it is left out: expected that of its dimension")
-        return found
-    either = Logical("or", (loop.exact, given))
-    return Parens(either) if inner else either
 
 
 def _product(lengths: Sequence[str]) -> PythonExpression:
