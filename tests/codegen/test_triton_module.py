@@ -410,3 +410,13 @@ def test_sums_of_loaded_rows_are_read_once_after_a_loop(kind: str, once: int) ->
 def test_sums_of_loaded_rows_compile() -> None:
     made = module(read_twice.stream("d").group("t").diagram, {"g_t": 4, "s_d": 512}, "fp32", warps=4, stages=1)
     assert not binaries(made, {"t": 1024, "d": 4096})[0].spills
+
+
+def test_only_tiles_that_share_blocks_both_ways_are_swizzled() -> None:
+    tiles = {"g_i": 64, "g_j": 64}
+    exchanged = cd.algorithm("i j -> j i", name="exchanged")(lambda X: cd.einsum("i j -> j i", X))
+    biased = cd.algorithm("i j, j -> i j", name="biased")(lambda X, b: X + b)
+    for program in (exchanged, biased):
+        assert "swizzle2d" not in module(program.group("i j"), tiles, "fp16").text
+    product = cd.algorithm("i k, k j -> i j", name="product")(lambda X, Y: cd.einsum("i k, k j -> i j", X, Y))
+    assert "swizzle2d" in module(product.stream("k").group("i j"), {**tiles, "s_k": 32}, "fp16").text

@@ -185,8 +185,11 @@ def _swizzle(
 
 
 def _swizzled(kernel: KernelSpec, spans: Sequence[LoopSpan]) -> bool:
-    """Whether the two fastest axes of the grid are both tiled, and their programs may run in any order."""
+    """Whether the two fastest axes of the grid are both tiled, their programs may run in any order, and those along
+    each share blocks of an array: else the order of memory is the better one."""
     last = spans[-2:]
     return len(last) == 2 and kernel.parts is None and all(
-        s not in kernel.single and s.symbol not in kernel.order and s.symbol not in kernel.imbalance for s in last
+        s not in kernel.single and s.symbol not in kernel.order and s.symbol not in kernel.imbalance
+        and any(len(array.ty.axes) > 1 and s.axis not in array.ty.names for array in kernel.reads)
+        for s in last
     )  # fmt: skip
