@@ -92,7 +92,7 @@ class EmittedBlocks:
         for rows, columns, _ in () if specialized else self.products.sides:
             down, across = rows.value(known), columns.value(known)
             together = (down >= WARPGROUP_ROWS) & (generation_of(self.chip) >= HOPPER)
-            found.append(together)
+            found += [together, across >= WARPGROUP_ROWS]  # either side may be the rows of the instruction
             if len(self.products.sides) > 1:
                 by_warps, longer = by_warps | np.logical_not(together), down >= across
         if longer is not None:  # of the last product of several: along which side all warps are
