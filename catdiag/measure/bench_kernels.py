@@ -269,7 +269,8 @@ def _kernel(made: Any, chosen: Chosen, sizes: Mapping[str, int], dtype: str, har
         made.diagram, chosen.tiles, dtype, stages=chosen.stages, warps=chosen.warps, specialized=chosen.specialized,
         l2_bytes=chips.get(hardware).l2_bytes,
     )  # fmt: skip
-    return _source(text, chosen, sizes, loads_of(made, chosen.tiles, sizes, dtype))
+    counted = len(parts_of(made.diagram)) < 2  # no formula is of several loops in parts
+    return _source(text, chosen, sizes, loads_of(made, chosen.tiles, sizes, dtype) if counted else {})
 
 
 def _source(text: Module, chosen: Chosen, sizes: Mapping[str, int], loads: Mapping[str, float]) -> KernelSource:

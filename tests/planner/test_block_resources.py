@@ -11,6 +11,8 @@ from catdiag.planner.configuration_candidates import Candidates
 from catdiag.planner.emitted_module import ALIGNMENT_BYTES, write
 from catdiag.planner.fit import fit, searching
 from catdiag.planner.resources.block_resources import Resources
+from catdiag.planner.resources.dot_products import dot_products
+from catdiag.planner.resources.emitted_smem import EmittedBlocks
 from tests.forms import form, unproved
 
 AXES = {"a": 1024, "b": 1024, "c": 1024}
@@ -212,3 +214,28 @@ def test_a_residual_is_held_as_it_was_loaded_where_its_rows_are_aligned():
     one, other = (fit(layer.stream("d").group("t o"), "H200", {"t": 8192, "d": 4096, "o": o}) for o in (6144, 6150))
     assert one.tiles == {"g_t": 128, "g_o": 256, "s_d": 64} and 213 <= one.registers_per_thread <= 1.25 * 213
     assert other.tiles == {"g_t": 128, "g_o": 128, "s_d": 64}
+
+
+@pytest.mark.parametrize(
+    ("pattern", "axis", "axes"),
+    [("t i, o i j, t j -> t o", "j", "t o"), ("t d, h k d -> h t k", "d", "h t k")],
+)
+def test_tiles_of_a_class_take_what_one_takes_where_sides_of_products_are_exchanged(
+    pattern: str, axis: str, axes: str
+) -> None:
+    """Either side may be the rows of an instruction, and which does depends on the lengths of axes that are merged."""
+    product = cd.algorithm(pattern, name="product")(lambda *arrays: cd.einsum(pattern, *arrays))
+    sizes = dict.fromkeys((c for c in pattern if c.isalpha()), 128)
+    search = searching(product.stream(axis).group(axes), "H200", sizes, stages=3)
+    products = dot_products(search.diagram, frozenset(search.kernel.tiles), "bf16")
+
+    def smem(tiles: dict[str, np.ndarray]) -> np.ndarray:
+        blocks = EmittedBlocks(search.diagram, "bf16", search.chip, search.sizes, products)
+        return np.asarray(blocks.smem_bytes({**search.sizes, **tiles}, 4, 2))
+
+    symbols = [*search.kernel.tiles, f"s_{axis}"]
+    draw = np.random.default_rng(0)
+    grid = {symbol: draw.choice([16, 32, 64, 128], 24) for symbol in symbols}
+    together = smem(grid)
+    for place in range(24):
+        assert together[place] == smem({symbol: lengths[place : place + 1] for symbol, lengths in grid.items()})[0]

@@ -73,7 +73,7 @@ def _product(nodes: Nodes, a: TileNode, b: TileNode, needed: set[Dim], out: Sequ
     # A side of one axis is padded to the least length of a side; rows and columns of several axes are long enough.
     alone = [side[0] for side in (rows, columns) if len(side) == 1]
     nodes.sides.update(dict.fromkeys(d.block for d in (*summed, *alone)))
-    iterations = any(d.loop is not None for x in (a, b) for d in x.dims)
+    iterations = _in_loop(nodes, a) or _in_loop(nodes, b)
     depth = tuple(d.block for d in summed)
     a, b = _operand(nodes, a, iterations, depth), _operand(nodes, b, False, depth)
     if iterations and a.kind not in ("load", "relabel"):
@@ -149,7 +149,7 @@ def _operand(nodes: Nodes, node: TileNode, in_registers: bool, depth: tuple[str,
         (inner,) = node.args
         own = _operand(nodes, inner, in_registers, depth)
         return node if own is inner else nodes.make("relabel", (own,), node.dims, node.element, fills=dict(node.fills))
-    looped = node.kind == "load" and any(d.loop is not None for d in node.dims)
+    looped = node.kind == "load" and _in_loop(nodes, node)
     if node.kind != "load" or not (looped or (in_registers and node.data[4] is not None)):
         return node
     if not looped:
@@ -162,6 +162,11 @@ def _operand(nodes: Nodes, node: TileNode, in_registers: bool, depth: tuple[str,
     if looped:
         nodes.twins[node] = own
     return own
+
+
+def _in_loop(nodes: Nodes, node: TileNode) -> bool:
+    """Whether iterations of a loop have tiles of their own of a node, of blocks or of single entries of its axis."""
+    return node.scope is not nodes.root or any(d.loop is not None for d in node.dims)
 
 
 def _silent(nodes: Nodes, a: TileNode, b: TileNode, dim: Dim) -> tuple[TileNode, TileNode]:

@@ -21,6 +21,7 @@ from catdiag.category.diagram import Diagram
 from catdiag.category.integer_polynomial import IntPolynomial
 from catdiag.chip.hardware import Hardware
 from catdiag.codegen.program_sizes import spans_of_loops
+from catdiag.codegen.triton.dot import ROWS, SHORTEST
 from catdiag.codegen.triton.generated_module import Module
 from catdiag.codegen.triton.triton_module import module
 from catdiag.planner.emitted_module import generation as generation_of
@@ -36,8 +37,6 @@ from catdiag.util.errors import CatdiagError
 
 LONGEST_BOX = 256
 """Entries along an axis of a box that the chip copies, at most."""
-WARPGROUP_ROWS = 64
-"""Rows that four warps multiply together, where a chip has that."""
 Class = int
 """What decides which buffers a kernel has, a bit each: whether the number of warps does, where warps make products one
 by one and pass results to each other; of a tile whether it is 1, and no power of two; of a product what makes it."""
@@ -54,7 +53,7 @@ class EmittedBlocks:
     sizes: Mapping[str, int]
     products: DotProducts
     boxes: bool = True
-    _modules: dict[tuple[bool, tuple[tuple[bool, bool], ...]], Module] = field(
+    _modules: dict[tuple[bool, tuple[tuple[Any, ...], ...]], Module] = field(
         default_factory=dict, init=False, repr=False
     )
     _traces: dict[tuple[Class, int], tuple[TileTrace, ...]] = field(default_factory=dict, init=False, repr=False)
@@ -63,6 +62,19 @@ class EmittedBlocks:
     @cached_property
     def _symbols(self) -> tuple[str, ...]:
         return tuple(spans_of_loops(lower(self.diagram)))
+
+    @cached_property
+    def _merges_axes(self) -> bool:
+        """Whether a side of a product may be of several axes."""
+        return any(len(side.symbols()) > 1 for sides in self.products.sides for side in sides)
+
+    def _kinds(self, tile: Any) -> tuple[Any, ...]:
+        """What the text of a kernel depends on of a tile's length, or of many lengths: whether it is 1, and no power of
+        two; where axes are merged to a side of a product, which of them is short, and has the rows of a warpgroup."""
+        found = (tile == 1, tile & (tile - 1) > 0)
+        if not self._merges_axes:
+            return found
+        return (*found, *(tile >= length for length in (4, 8, SHORTEST, ROWS)))
 
     def smem_bytes(self, values: Values, warps: int, stages: int, specialized: bool = False) -> Numbers:
         """Bytes of shared memory of a block, without scratch memory, an entry for each candidate: 0 where nothing is
@@ -86,13 +98,13 @@ class EmittedBlocks:
     def _classes(self, tiles: Mapping[str, Any], values: Values, specialized: bool) -> Any:
         """The class of each candidate. Warp-specialized kernels allocate all buffers themselves."""
         known, count = {**values, **tiles}, len(next(iter(tiles.values())))
-        found = [one for tile in tiles.values() for one in (tile == 1, tile & (tile - 1) > 0)]
+        found = [one for tile in tiles.values() for one in self._kinds(tile)]
         by_warps: Numbers = False
         longer: Numbers = None
         for rows, columns, _ in () if specialized else self.products.sides:
             down, across = rows.value(known), columns.value(known)
-            together = (down >= WARPGROUP_ROWS) & (generation_of(self.chip) >= HOPPER)
-            found += [together, across >= WARPGROUP_ROWS]  # either side may be the rows of the instruction
+            together = (down >= ROWS) & (generation_of(self.chip) >= HOPPER)
+            found += [together, across >= ROWS]  # either side may be the rows of the instruction
             if len(self.products.sides) > 1:
                 by_warps, longer = by_warps | np.logical_not(together), down >= across
         if longer is not None:  # of the last product of several: along which side all warps are
@@ -153,9 +165,9 @@ class EmittedBlocks:
         return record_launches(made, self.sizes, options, generation=generation)
 
     def module(self, tiles: Mapping[str, int], specialized: bool = False) -> Module:
-        """A module whose kernels are those for these tiles, perhaps with others: their text depends on which tiles are
-        1, and which are no powers of two. Raises CatdiagError where they have no form in Triton."""
-        kinds = tuple((tile == 1, tile & (tile - 1) > 0) for tile in tiles.values())
+        """A module whose kernels are those for these tiles, perhaps with others (`_kinds`). Raises CatdiagError where
+        they have no form in Triton."""
+        kinds = tuple(map(self._kinds, tiles.values()))
         known = self._modules.get((True, kinds)) or self._modules.get((specialized, kinds))
         if known is not None:
             return known
