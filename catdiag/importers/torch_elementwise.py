@@ -51,6 +51,12 @@ def _power(a: Any, exponent: Any) -> Any:
     return elementwise.where(a == 0, 0, power) if exponent > 0 else power
 
 
+def _power_by_array(a: Any, exponent: Any) -> Any:
+    """Of 0, 1 for the exponent 0 and 0 for larger ones; it has no value for negative exponents."""
+    of_zero = elementwise.where(exponent == 0, 1, 0)
+    return elementwise.where((a == 0) & (exponent >= 0), of_zero, elementwise.exp(exponent * elementwise.log(a)))
+
+
 UNARY: dict[str, Callable[[Any], Any]] = {
     "neg": lambda a: -a,
     "exp": elementwise.exp,
@@ -262,7 +268,8 @@ def _pow(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     elif exponent.element != "real":
         raise Unsupported("powers of an array by an array of integers")
     else:
-        b.notes.append(f"a power by an array is read as one of a positive base ({b.line or 'no line'})")
+        b.notes.append(f"a power by an array is read as one of a base that is not negative ({b.line or 'no line'})")
+        return b.pointwise([base, exponent], _power_by_array)
     return b.pointwise([base, exponent], lambda a, e: elementwise.exp(e * elementwise.log(a)))
 
 

@@ -181,3 +181,18 @@ def test_a_cotangent_that_is_at_one_position_is_summed_without_a_loop() -> None:
     F.cross_entropy(tensor, torch.tensor(labels), reduction="none").backward(torch.tensor(cotangent))
     found = cd.library.cross_entropy.grad().run(scores, labels, cotangent)
     np.testing.assert_allclose(found, tensor.grad.numpy(), rtol=1e-10, atol=1e-12)
+
+
+def test_powers_by_arrays_have_values_and_derivatives_where_the_base_is_zero() -> None:
+    class Power(torch.nn.Module):  # type: ignore[misc, unused-ignore]
+        def forward(self, base: Any, exponent: Any) -> Any:
+            return base**exponent
+
+    arrays = np.array([0.0, 0.0, 0.0, 0.5, 2.0, 3.0]), np.array([2.0, 0.0, 1.5, 1.3, -1.0, 0.0])
+    tensors = [torch.tensor(a, requires_grad=True) for a in arrays]
+    program = cd.from_torch(Power(), *(t.detach() for t in tensors))
+    out = Power()(*tensors)
+    np.testing.assert_allclose(program.run(*arrays), out.detach().numpy())
+    expected = torch.autograd.grad(out, tensors, torch.ones_like(out))
+    for a, b in zip(program.grad().run(*arrays, np.ones(6)), expected, strict=True):
+        np.testing.assert_allclose(a, b.numpy(), atol=1e-12)
