@@ -34,8 +34,8 @@ def unmasked_where(
     """The constant expression under which a mask is not needed: in a phase of whole blocks, or if `given` holds.
 
     With `inner`, it stands beside others, and a disjunction is in parentheses. The mask is noted at the loop: that of a
-    load in the place of a `descriptor` is not needed where there is that. Raises TypeMismatch for a mask of no loop that
-    has no such condition.
+    load in the place of a `descriptor` is not needed where there is that. Raises TypeMismatch for a mask of no loop
+    that has no such condition.
     """
     if loop is None or given is None:
         found = given if loop is None else loop.exact
