@@ -40,7 +40,7 @@ class Alignment:
 def rows_and_columns(c: Contraction) -> tuple[IntPolynomial, IntPolynomial]:
     """The sides of a product as matrix units take them: the one that carries a grouped axis is the rows, the left one
     if both or none do."""
-    return (c.columns, c.rows) if c.sides == (False, True) else (c.rows, c.columns)
+    return (c.rows, c.columns) if c.second else (c.columns, c.rows)
 
 
 def alignments(kernel: LoweredKernel, chip: Hardware) -> tuple[Alignment, ...]:

@@ -12,6 +12,7 @@ Every group whose tiles the factor does not depend on repeats this work. So it i
 from __future__ import annotations
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from catdiag.category.diagram import Diagram, Graph
@@ -52,6 +53,17 @@ class Contraction:
     def emitted_type(self) -> str:
         """The type in which kernels that are written make it (`catdiag.schedule.operand_types.emitted_type`)."""
         return emitted_type(self.dtype, self.read)
+
+    @property
+    def shape(self) -> tuple[IntPolynomial, IntPolynomial, IntPolynomial]:
+        """Rows, columns and depth."""
+        return self.rows, self.columns, self.depth
+
+    @property
+    def second(self) -> int:
+        """Which factor matrix units take as the second one: that without the grouped rows, the right one if both or
+        none have grouped axes."""
+        return 0 if self.sides == (False, True) else 1
 
 
 @dataclass(frozen=True)
@@ -123,7 +135,7 @@ def adds_to_state(graph: Graph, place: int) -> bool:
     return total in ends and not readers.get(total)
 
 
-def contraction(box: Box, tiles: set[str], loops: tuple[Loop, ...]) -> Contraction:
+def contraction(box: Box, tiles: AbstractSet[str], loops: tuple[Loop, ...]) -> Contraction:
     """A contraction box as a matrix product, in `loops` of a kernel with these tiles."""
     result_axes = set(box.cod[0].names)
     first, others = set(box.dom[0].names), {n for t in box.dom.arrays[1:] for n in t.names}
@@ -154,12 +166,11 @@ def factors(
     it is counted in `LoweredKernel.chains`.
     """
     box = graph.nodes[place].box
-    if not _is_matrix_product(box):
+    product = matrix_product(box, tiles, loops)
+    if product is None:
         return []
-    product = contraction(box, tiles, loops)
     depths = tuple(IntPolynomial.of(axis.size) for axis in union(list(box.dom)) if axis.name in reduced_axes(box))
     makers = graph.makers()
-    last = 0 if not product.sides[0] and product.sides[1] else 1  # the second factor is the one without grouped rows
     found: list[Factor] = []
     for k, w in enumerate(graph.nodes[place].inputs):
         seen: set[int] = set()
@@ -181,7 +192,7 @@ def factors(
         if not blocks or not computed:
             continue
         name, elements = array_name(graph.nodes[makers[w]].box), IntPolynomial.elements(box.dom[k].axes)
-        found.append(Factor(name, elements, k == last, loops, dtype, tuple(blocks), depths))
+        found.append(Factor(name, elements, k == product.second, loops, dtype, tuple(blocks), depths))
     return found
 
 
@@ -205,7 +216,7 @@ def register_reads(
     read = {b for factor in made for b in factor.blocks}
     for node in graph.nodes:
         inner_loop = isinstance(node.box.op, (FoldOp, GroupOp))
-        if not (inner_loop or is_view(node.box) or (multiplies(node.box) and _is_matrix_product(node.box))):
+        if not (inner_loop or is_view(node.box) or (multiplies(node.box) and matrix_product(node.box))):
             read |= {root[w] for w in node.inputs if root[w] < len(loaded) and loaded[root[w]]}
     if not read:
         return []
@@ -214,12 +225,10 @@ def register_reads(
     return [RegisterRead(in_bytes, sum((n for b, n in sizes.items() if loaded[b] < inner), IntPolynomial()), loops)]
 
 
-def _is_matrix_product(box: Box) -> bool:
-    """Whether a contraction of two arrays has rows, columns and a depth."""
-    if len(box.dom) != 2:
-        return False
-    product = contraction(box, set(), ())  # matrix units take no vectors
-    return ONE not in (product.rows, product.columns, product.depth)
+def matrix_product(box: Box, tiles: AbstractSet[str] = frozenset(), loops: tuple[Loop, ...] = ()) -> Contraction | None:
+    """A contraction of two arrays that has rows, columns and a depth; None for others: matrix units take no vectors."""
+    product = contraction(box, tiles, loops)
+    return product if len(box.dom) == 2 and ONE not in product.shape else None
 
 
 def deciding(diagram: Diagram) -> tuple[str, ...]:

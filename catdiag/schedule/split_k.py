@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from catdiag.category.diagram import Diagram, Graph, Node, needed, of_box, of_graph, reachable
+from catdiag.category.diagram import Diagram, Graph, Node, needed, of_box, of_graph, reachable, with_boxes
 from catdiag.category.graph_writer import GraphWriter
 from catdiag.category.op_facts import moves_positions
 from catdiag.category.ops import Box, Call, FoldOp, GroupOp, Reduce, bodies
@@ -67,16 +67,13 @@ def is_split(diagram: Diagram) -> bool:
 
 def joined(diagram: Diagram) -> Diagram:
     """The diagram with each split loop replaced by a loop in one part."""
-    nodes = []
-    for node in diagram.graph.nodes:
-        op = node.box.op
-        if isinstance(op, FoldOp):
-            op = replace(op, parts=None)
-        elif isinstance(op, (GroupOp, Call)):
-            op = replace(op, body=joined(op.body))
-        nodes.append(Node(Box(op, node.box.dom, node.box.cod, node.box.line), node.inputs))
-    graph = Graph(diagram.graph.dom, tuple(nodes), diagram.graph.outputs)
-    return of_graph(graph, diagram.cod, diagram.names, diagram.title)
+    new = {}
+    for place, box in enumerate(diagram.boxes):
+        if isinstance(box.op, FoldOp):
+            new[place] = replace(box, op=replace(box.op, parts=None))
+        elif isinstance(box.op, (GroupOp, Call)):
+            new[place] = replace(box, op=replace(box.op, body=joined(box.op.body)))
+    return with_boxes(diagram, new)
 
 
 def one_split_place(graph: Graph) -> int | None:

@@ -1,8 +1,7 @@
 """The matrix products of a diagram, as Triton has them (`tl.dot`): what they read, and where that comes from.
 
 A product is a contraction of two arrays that has rows, columns and a depth; what multiplies a matrix by a vector is
-none. The factor whose own axes carry a tile is the first, the left one if both or none do, as in
-`catdiag.planner.instruction_shapes`.
+none. Which factor is the second one is said by `Contraction.second`.
 """
 
 from __future__ import annotations
@@ -11,11 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from catdiag.category.diagram import Diagram
-from catdiag.category.integer_polynomial import ONE, IntPolynomial
+from catdiag.category.integer_polynomial import IntPolynomial
 from catdiag.category.ops import Box, Map, Reduce, Reindex, View
-from catdiag.category.types import ArrayType, union
 from catdiag.schedule.access_region import TileWindow
-from catdiag.schedule.contractions import deciding
+from catdiag.schedule.contractions import deciding, matrix_product
 from catdiag.schedule.element_widths import width
 from catdiag.schedule.live_ranges import is_view, multiplies
 from catdiag.schedule.loop_nest import lower
@@ -163,14 +161,13 @@ class _Walk:
 
     def _product(self, box: Box, given: list[OperandSource], args: Sequence[NestValue]) -> None:
         """Notes a contraction of two arrays with these sources, if it is a product."""
-        left, right = box.dom.arrays
-        sides = _sides(left, right, set(box.cod[0].names))
-        if ONE in sides:
+        product = matrix_product(box, self.tiles)
+        if product is None:
             return
+        sides, second = product.shape, product.second
         self.found.sides[sides] = self.found.sides.get(sides, 0) + 1
         read = given[0].dtype, given[1].dtype
         size = width(emitted_type(operand_type(*read, self.otherwise), read))
-        second = 0 if not sides[0].symbols() & self.tiles and sides[1].symbols() & self.tiles else 1
         if not given[1 - second].is_input and not given[1 - second].before:
             self.found.passing[sides] = None
         if size == WIDE and (sides, args[1 - second]) not in self.first_factors:
@@ -188,13 +185,4 @@ class _Walk:
                 self.found.register_factors[one] = self.found.register_factors.get(one, 0) + 1
             else:
                 self.found.rows.update((name, (sides[k], sides[1 - k])) for name in factor.names)
-        both = [a for a in left.axes if a.name in right.names and a.name in box.cod[0].names]
-        self.found.batches[IntPolynomial.elements(both)] = None
-
-
-def _sides(left: ArrayType, right: ArrayType, kept: set[str]) -> Sides:
-    """Rows, columns and depth of a contraction that keeps some axes."""
-    rows = [axis for axis in left.axes if axis.name in kept and axis.name not in right.names]
-    columns = [axis for axis in right.axes if axis.name in kept and axis.name not in left.names]
-    depth = [axis for axis in union([left, right]) if axis.name not in kept]
-    return IntPolynomial.elements(rows), IntPolynomial.elements(columns), IntPolynomial.elements(depth)
+        self.found.batches[product.batch] = None

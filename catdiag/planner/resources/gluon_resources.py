@@ -64,7 +64,7 @@ class GluonBlock:
             if c.loops:
                 rows, columns = rows_and_columns(c)
                 total = total + (c.batch * rows * columns).scaled(4)
-                if self.triton.passes_in_registers((c.rows, c.columns, c.depth)):
+                if self.triton.passes_in_registers(c.shape):
                     total = total + (c.batch * rows * c.depth).scaled(width(c.emitted_type))
         return tuple(dict.fromkeys(total + loads for loads in self.triton.streamed_loads or (ZERO,)))
 

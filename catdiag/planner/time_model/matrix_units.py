@@ -131,7 +131,7 @@ def widened_factor_seconds(k: KernelInstance) -> Numbers:
     shared memory, converted, written back."""
     clocks: Numbers = 0.0
     for c in k.matrix_products:
-        loaded = c.read[0 if c.sides == (False, True) else 1] if len(c.read) == 2 else ""
+        loaded = c.read[c.second] if len(c.read) == 2 else ""
         if loaded and loaded != c.emitted_type:
             elements = (c.batch * rows_and_columns(c)[1] * c.depth).value(k.values) * _iterations(k, c)
             moved_bytes = elements * (width(loaded) + width(c.emitted_type))
@@ -151,7 +151,7 @@ def warpgroup_product_seconds(k: KernelInstance, block: TritonBlock) -> tuple[Nu
         depth = _whole(c.depth.value(k.values), chip.depth_piece(width(c.emitted_type)))
         work = 2.0 * instructions * chip.matrix_rows * breadth * depth * iterations
         seconds = seconds + work * chip.sms / (chip.tensor[c.emitted_type] * chip.sustained["tensor"])
-        own_rows = 0 if block.passes_in_registers((c.rows, c.columns, c.depth)) else chip.matrix_rows
+        own_rows = 0 if block.passes_in_registers(c.shape) else chip.matrix_rows
         read = read + instructions * (breadth + own_rows) * depth * width(c.emitted_type) * iterations
     return seconds, read / (chip.smem_bytes_per_clock * chip.clock_hz)
 
