@@ -256,6 +256,18 @@ def ask() -> Iterator[Any]:
         yield solver
 
 
+@pytest.fixture(scope="session")
+def flash() -> Any:
+    """Attention streamed over keys in groups of queries, as FlashAttention runs."""
+    return importlib.import_module("catdiag").library.get("attention").stream("x").group("q")
+
+
+@pytest.fixture(scope="session")
+def product() -> Any:
+    """A matrix product in tiles of its result, streamed over what it sums."""
+    return importlib.import_module("catdiag").library.get("matmul").stream("b").group("a c")
+
+
 @pytest.fixture(autouse=True)
 def proved_once(request: pytest.FixtureRequest) -> None:
     """What has been proved is known where proofs are not what is tested, and nothing is changed under them."""

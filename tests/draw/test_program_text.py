@@ -25,11 +25,6 @@ def rows(text: str) -> dict[str, list[str]]:
     return found
 
 
-@pytest.fixture(scope="module")
-def flash() -> cd.Derivation:
-    return cd.library.get("attention").stream("x").group("q")
-
-
 def test_each_variable_has_its_size_type_and_level(flash: cd.Derivation) -> None:
     found = rows(expanded(flash, sizes=SIZES, tiles=TILES, dtype="bf16", stages=2))
     assert found["Q"] == ["SMEM", "g_q × d", "bf16", "4,096", "8,192", "of q × d"]

@@ -31,16 +31,6 @@ betas = st.sampled_from([Fraction(1, 3), Fraction(1, 2), Fraction(1), Fraction(3
 forms = st.dictionaries(betas, numbers, min_size=1, max_size=3)
 
 
-@pytest.fixture(scope="module")
-def product():
-    return cd.library.get("matmul").stream("b").group("a c")
-
-
-@pytest.fixture(scope="module")
-def flash():
-    return cd.library.get("attention").stream("x").group("q")
-
-
 def form_of(terms, constant=0):
     summands = [sympy.Rational(a.numerator, a.denominator) * M ** -sympy.Rational(b.numerator, b.denominator)
                 for b, a in terms.items()]  # fmt: skip

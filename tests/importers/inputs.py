@@ -14,6 +14,16 @@ def real(*shape: int) -> Any:
     return np.random.default_rng(len(shape) + sum(shape)).normal(size=shape)
 
 
+def positive(*shape: int) -> Any:
+    """Numbers above 1/2."""
+    return np.abs(real(*shape)) + 0.5
+
+
+def integers(low: int, high: int, *shape: int) -> Any:
+    """Integers from low to below high."""
+    return np.random.default_rng(high).integers(low, high, size=shape)
+
+
 @pytest.fixture
 def jax_in_double() -> Iterator[None]:
     """JAX with 64-bit types, as long as a test runs."""

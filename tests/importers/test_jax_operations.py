@@ -10,21 +10,13 @@ import numpy as np
 import pytest
 
 import catdiag as cd
-from tests.importers.inputs import real
+from tests.importers.inputs import integers, positive, real
 
 jax = pytest.importorskip("jax")
 jnp, jnn, lax = jax.numpy, jax.nn, jax.lax
 
 
 pytestmark = pytest.mark.usefixtures("jax_in_double")
-
-
-def positive(*shape: int) -> Any:
-    return np.abs(real(*shape)) + 0.5
-
-
-def integers(low: int, high: int, *shape: int) -> Any:
-    return np.random.default_rng(high).integers(low, high, size=shape)
 
 
 def check(function: Callable[..., Any], *example: Any, **options: Any) -> cd.Program:

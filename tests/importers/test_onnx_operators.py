@@ -9,19 +9,11 @@ import numpy as np
 import pytest
 
 import catdiag as cd
-from tests.importers.inputs import real
+from tests.importers.inputs import integers, positive, real
 
 onnx = pytest.importorskip("onnx")
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 from onnx.reference import ReferenceEvaluator  # noqa: E402
-
-
-def positive(*shape: int) -> Any:
-    return np.abs(real(*shape)) + 0.5
-
-
-def integers(high: int, *shape: int) -> Any:
-    return np.random.default_rng(high).integers(0, high, size=shape)
 
 
 def model(
@@ -75,7 +67,7 @@ CASES: list[Case] = [
     *[(n, {"a": A, "b": real(4)}, {}, {}) for n in ("Add", "Sub", "Mul", "Div", "Equal", "Less", "GreaterOrEqual")],
     *[(n, {"a": T, "b": T[::-1].copy()}, {}, {}) for n in ("And", "Or", "Xor", "Equal")],
     *[(n, {"a": A, "b": real(4), "c": real(3, 1)}, {}, {}) for n in ("Max", "Min", "Sum")],
-    ("Div", {"a": integers(9, 5) - 4}, {"b": i64(3)}, {}), ("Mod", {"a": integers(9, 5)}, {"b": i64(3)}, {}),
+    ("Div", {"a": integers(0, 9, 5) - 4}, {"b": i64(3)}, {}), ("Mod", {"a": integers(0, 9, 5)}, {"b": i64(3)}, {}),
     ("Pow", {"a": A}, {"e": np.float64(3)}, {}), ("Pow", {"a": P}, {"e": np.float64(0.3)}, {}),
     ("Pow", {"a": P, "e": A}, {}, {}), ("Where", {"c": T, "a": A, "b": real(4)}, {}, {}),
     ("Clip", {"a": A}, {"low": np.float64(-0.5), "high": np.float64(0.25)}, {}),
@@ -94,13 +86,13 @@ CASES: list[Case] = [
     ("Slice", {"a": real(5, 7)}, {"s": np.array([1, -3]), "e": np.array([4, 99]), "x": np.array([0, 1])}, {}),
     ("Slice", {"a": real(5, 6)}, {"s": np.array([1]), "e": np.array([9]), "x": np.array([-1]), "d": np.array([2])}, {}),
     ("Slice", {"a": real(5)}, {"s": np.array([-1]), "e": np.array([-9]), "x": np.array([0]), "d": np.array([-1])}, {}),
-    ("Gather", {"a": A, "i": integers(3, 2, 5)}, {}, {}), ("Gather", {"a": A}, {"i": i64(-1)}, {"axis": 1}),
+    ("Gather", {"a": A, "i": integers(0, 3, 2, 5)}, {}, {}), ("Gather", {"a": A}, {"i": i64(-1)}, {"axis": 1}),
     ("Gather", {"a": A}, {"i": np.array([2, 0])}, {"axis": 1}),
-    ("GatherElements", {"a": A, "i": integers(4, 3, 2)}, {}, {"axis": 1}),
+    ("GatherElements", {"a": A, "i": integers(0, 4, 3, 2)}, {}, {"axis": 1}),
     ("Pad", {"a": A}, {"p": np.array([0, 1, 2, 0]), "v": np.float64(1.5)}, {}),
     ("Pad", {"a": A}, {"p": np.array([1, 2]), "v": np.float64(0), "x": np.array([-1])}, {}),
     ("Trilu", {"a": real(4, 5)}, {"k": i64(1)}, {"upper": 1}), ("Trilu", {"a": real(4, 5)}, {}, {"upper": 0}),
-    ("OneHot", {"i": integers(5, 3)}, {"n": i64(5), "v": np.array([0.0, 2.0])}, {}),
+    ("OneHot", {"i": integers(0, 5, 3)}, {"n": i64(5), "v": np.array([0.0, 2.0])}, {}),
     *[(n, {"a": real(2, 3, 4)}, {"x": np.array([0, -1])}, {"keepdims": k}) for k, n in enumerate(
         ("ReduceSum", "ReduceMean", "ReduceL1", "ReduceL2", "ReduceSumSquare", "ReduceLogSumExp")) for k in (k % 2,)],
     ("ReduceMax", {"a": A}, {}, {}), ("ReduceMin", {"a": A}, {"x": np.array([1])}, {"keepdims": 0}),
@@ -124,7 +116,7 @@ CASES: list[Case] = [
      {"q_num_heads": 4, "kv_num_heads": 2, "is_causal": 1, "scale": 0.3}),
     ("Attention", {"q": real(2, 4, 5, 6), "k": real(2, 4, 7, 6), "v": real(2, 4, 7, 3), "m": real(5, 7)}, {}, {}),
     ("RotaryEmbedding", {"x": real(2, 3, 5, 8), "c": real(2, 5, 4), "s": real(2, 5, 4)}, {}, {}),
-    ("RotaryEmbedding", {"x": real(2, 3, 5, 8), "c": real(7, 2), "s": real(7, 2), "i": integers(7, 2, 5)}, {},
+    ("RotaryEmbedding", {"x": real(2, 3, 5, 8), "c": real(7, 2), "s": real(7, 2), "i": integers(0, 7, 2, 5)}, {},
      {"rotary_embedding_dim": 4, "interleaved": 1}),
     ("RotaryEmbedding", {"x": real(2, 5, 24), "c": real(2, 5, 4), "s": real(2, 5, 4)}, {}, {"num_heads": 3}),
 ]  # fmt: skip

@@ -173,11 +173,6 @@ def test_a_point_that_spoils_its_process_takes_no_other_with_it(
 # -- predictions -------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def product() -> Any:
-    return cd.library.get("matmul").stream("b").group("a c")
-
-
 TILES = {"g_a": 128, "g_c": 128, "s_b": 64}
 
 

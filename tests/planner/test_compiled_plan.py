@@ -28,11 +28,6 @@ SIZES = {"q": 4096, "x": 4096, "d": 64}
 
 
 @pytest.fixture(scope="module")
-def flash() -> cd.Program:
-    return cd.library.get("attention").stream("x").group("q")
-
-
-@pytest.fixture(scope="module")
 def plan(flash: cd.Program) -> Plan:
     return flash.plan("H200", SIZES)
 
