@@ -352,7 +352,7 @@ def _first(array: Operand, axis: str, what: str, best: Callable[[Operand, str], 
     if len(found) > 1:
         raise AxisError(f"{what} is along one axis, not along {axis!r}: merge them first, as in rearrange")
     name = found[0].name
-    return min(where(given == best(given, name), index(name), trace.size(found[0].size)), name)
+    return min(where(given == best(given, name), trace.index(found[0]), trace.size(found[0].size)), name)
 
 
 # -- positions, sizes --------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from catdiag.importers import (
     torch_gathers,
     torch_products,
     torch_reductions,
+    torch_resampling,
     torch_shapes,
 )
 from catdiag.importers.torch_calls import Rule
@@ -20,6 +21,7 @@ _REAL: Mapping[str, Rule] = {
     **torch_gathers.RULES,
     **torch_reductions.RULES,
     **torch_products.RULES,
+    **torch_resampling.RULES,
 }
 _COMPLEX: Mapping[str, Rule] = {
     **{name: torch_complex.by_parts(_REAL[name]) for name in torch_complex.BY_PARTS},

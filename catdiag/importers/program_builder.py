@@ -323,7 +323,7 @@ class ProgramBuilder(ValueBuilder):
             return self.view(both, [*both.dims[:place], merged_dim, *both.dims[place + 2 :]])
         parts = []
         for value, length in zip(values, lengths, strict=True):
-            if length == 1:
+            if length == 1 and not self.factors.resolve(value.dims[place]):
                 one = (self.factors.new(1, fixed=True),)
                 value = self.view(value, [*value.dims[:place], one, *value.dims[place + 1 :]])
             elif len(self.factors.resolve(value.dims[place])) > 1:

@@ -43,6 +43,8 @@ def _unknown(program: Any, known: Container[str]) -> set[Any]:
 
 def _written_out(program: Any, operations: Set[Any], known: Container[str]) -> Any:
     """A program with known operations in place of these; None where that is not possible."""
+    if any(node.target in operations and _draws_numbers(node) for node in program.graph.nodes):
+        return None
     others = _unknown(program, known) - operations
     for _ in range(_DEEPEST):
         left = _unknown(program, known) - others
@@ -59,13 +61,28 @@ def _written_out(program: Any, operations: Set[Any], known: Container[str]) -> A
 
 
 def _decompositions(operations: Set[Any]) -> dict[Any, Any] | None:
-    """PyTorch's decompositions of operations, those for exports first; None where one has none, or is random."""
+    """PyTorch's decompositions of operations, those for exports first; None where one has none."""
     torch = import_module("torch")
     exports, others = torch.export.default_decompositions(), import_module("torch._decomp").decomposition_table
     found = {}
     for operation in operations:
         rule = exports[operation] if operation in exports else others.get(operation)
-        if rule is None or torch.Tag.nondeterministic_seeded in operation.tags:
+        if rule is None:
             return None
         found[operation] = rule
     return found
+
+
+def _draws_numbers(node: Any) -> bool:
+    """Whether a call is random: recurrent layers are so in training only, and with dropout. Their decompositions may
+    leave it out."""
+    torch = import_module("torch")
+    if torch.Tag.nondeterministic_seeded not in node.target.tags:
+        return False
+    arguments = node.target._schema.arguments
+    given = {a.name: a.default_value for a in arguments} | dict(
+        zip((a.name for a in arguments), node.args, strict=False)
+    )
+    given |= node.kwargs
+    training, share = given.get("train", given.get("training")), given.get("dropout", 1.0)
+    return training is not False and share != 0

@@ -18,6 +18,7 @@ from catdiag.importers.size_roots import recognized_number
 from catdiag.importers.torch_calls import AtenCall, Rule, Unsupported, adding, place
 from catdiag.importers.torch_decompositions import operation_name
 from catdiag.importers.torch_reductions import softmax_over
+from catdiag.importers.torch_resampling import transposed
 
 RULES: dict[str, Rule] = {}
 rule = adding(RULES)
@@ -303,15 +304,8 @@ def _list(value: Any, count: int) -> list[int]:
     return [int(v) for v in (found * count if len(found) == 1 else found)]
 
 
-@rule("conv1d", "conv2d", "conv3d", "convolution", "_convolution")
-def _convolution(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
-    if call.get("transposed"):
-        raise Unsupported("a transposed convolution")
-    value, weight, groups = call["input"], call["weight"], call.get("groups", 1)
+def _correlated(b: ProgramBuilder, call: AtenCall, value: ArrayValue, weight: ArrayValue, groups: int) -> ArrayValue:
     rank = len(weight.dims) - 2
-    batched = len(value.dims) == rank + 2
-    if not batched:
-        value = b.view(value, [(), *value.dims])
     stride, dilation = _list(call["stride"], rank), _list(call["dilation"], rank)
     pads = _pads(call["padding"], b, weight, dilation, rank)
     outer = [
@@ -325,7 +319,17 @@ def _convolution(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     taps = [f"k{k}" for k in range(rank)]
     window = [letter for pair in zip(places, taps, strict=True) for letter in pair]
     made = b.einsum([value, weight], [["b", "g", "c", *window], ["g", "o", "c", *taps]], ["b", "g", "o", *places])
-    made = b.view(made, [made.dims[0], (*made.dims[1], *made.dims[2]), *made.dims[3:]])
+    return b.view(made, [made.dims[0], (*made.dims[1], *made.dims[2]), *made.dims[3:]])
+
+
+@rule("conv1d", "conv2d", "conv3d", "convolution", "_convolution")
+def _convolution(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
+    value, weight, groups = call["input"], call["weight"], call.get("groups", 1)
+    rank = len(weight.dims) - 2
+    batched = len(value.dims) == rank + 2
+    if not batched:
+        value = b.view(value, [(), *value.dims])
+    made = (transposed if call.get("transposed") else _correlated)(b, call, value, weight, groups)
     bias = call.get("bias")
     if bias is not None:
         made = b.pointwise([made, b.view(bias, [bias.dims[0], *[()] * rank])], lambda a, c: a + c)

@@ -316,13 +316,6 @@ def _step(b: ProgramBuilder, value: ArrayValue, before: ArrayValue | None, k: in
         return None
 
 
-@rule("upsample_linear1d", "upsample_bilinear2d", "upsample_bicubic2d")
-def _upsample(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
-    if list(call.shape) != b.shape(call["input"]):
-        raise Unsupported("interpolation to another size")
-    return call["input"]  # type: ignore[no-any-return]
-
-
 @rule("stack")
 def _stack(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     values = [converted(b, v, call.element) for v in call["tensors"]]

@@ -25,6 +25,18 @@ def doubles(*shape: int) -> Any:
     return torch.from_numpy(np.random.default_rng(sum(shape)).normal(size=shape))
 
 
+class Recurrent(nn.Module):
+    """A recurrent layer that gives its outputs only."""
+
+    def __init__(self, layer: Any) -> None:
+        super().__init__()
+        self.layer = layer.double().requires_grad_(False)
+        self.eval()
+
+    def forward(self, x: Any) -> Any:
+        return self.layer(x)[0]
+
+
 CALLS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "mean squared error": (F.mse_loss, (doubles(3, 6), doubles(3, 6))),
     "gated linear unit": (F.glu, (doubles(3, 6),)),
@@ -32,6 +44,8 @@ CALLS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "bilinear": (F.bilinear, (doubles(2, 3), doubles(2, 4), doubles(5, 3, 4), doubles(5))),
     "sliding windows": (lambda x: x.unfold(1, 3, 2), (doubles(2, 7, 4),)),
     "smoothed labels": (lambda x: F.cross_entropy(x, TARGETS, label_smoothing=0.1), (doubles(3, 6),)),
+    "recurrence": (Recurrent(nn.LSTM(4, 3)), (doubles(3, 1, 4),)),
+    "gated recurrence": (Recurrent(nn.GRU(4, 3, num_layers=2, dropout=0.5)), (doubles(2, 1, 4),)),
     "elements equal to themselves": (lambda x: torch.where(x == x, 2 * x, x), (doubles(3, 6),)),
 }
 
@@ -132,3 +146,9 @@ def attention_by_hand_in_another_layout() -> Refactoring:
 def test_a_refactoring_is_proved_or_refuted(name: str) -> None:
     torch.manual_seed(0)
     check(PAIRS[name]())
+
+
+def test_dropout_between_recurrent_layers_is_refused_in_training() -> None:
+    layers = nn.GRU(4, 3, num_layers=2, dropout=0.5)
+    with pytest.raises(cd.errors.NotImported, match=r"aten\.gru"):
+        cd.from_torch(layers, real(2, 1, 4))
