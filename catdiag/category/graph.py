@@ -16,7 +16,7 @@ about both is built on this file (`catdiag.category.ops`, `catdiag.category.diag
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
@@ -282,6 +282,18 @@ class Graph:
     def first_wires(self) -> tuple[int, ...]:
         """The first wire that each node makes, or would make."""
         return self.cached(_first_wires)
+
+    def wired(self) -> Iterator[tuple[range, Node]]:
+        """Each node, behind the wires that it makes.
+
+        >>> from catdiag.category.diagram import box, copy
+        >>> from catdiag.category.types import ArrayType
+        >>> f = copy(ArrayType()) >> box("f", ArrayType(), ArrayType()) @ box("g", ArrayType(), ArrayType())
+        >>> [(made, node.box.name) for made, node in f.graph.wired()]
+        [(range(1, 2), 'f'), (range(2, 3), 'g')]
+        """
+        for first, node in zip(self.first_wires(), self.nodes, strict=True):
+            yield range(first, first + len(node.box.cod)), node
 
     def __len__(self) -> int:
         """The number of nodes."""

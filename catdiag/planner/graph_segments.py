@@ -52,13 +52,7 @@ def pointwise(box: Box) -> bool:
         return elementwise(box)
     body = inline(bodies(box.op)[0]).graph
     free = rematerialized(body, [False] * len(body.dom))
-    count = len(body.dom)
-    for node in body.nodes:
-        made = range(count, count + len(node.box.cod))
-        count += len(node.box.cod)
-        if not (elementwise(node.box) or is_view(node.box) or all(free[w] for w in made)):
-            return False
-    return True
+    return all(elementwise(n.box) or is_view(n.box) or all(free[w] for w in made) for made, n in body.wired())
 
 
 def _as_wide(box: Box) -> bool:

@@ -33,15 +33,13 @@ def inlined(graph: Graph, saved: Collection[int]) -> list[bool]:
     >>> inlined(halves.diagram.graph, ())
     [False, True, False]
     """
-    free, count = rematerialized(graph, [False] * len(graph.dom)), len(graph.dom)
-    given = [True] * count
-    for place, node in enumerate(graph.nodes):
+    free, given = rematerialized(graph, [False] * len(graph.dom)), [True] * len(graph.dom)
+    for place, (made, node) in enumerate(graph.wired()):
         part = place not in saved and _is_part(node.box) and given[node.inputs[0]]
         same = part or (is_view(node.box) and given[node.inputs[0]])
-        for w in range(count, count + len(node.box.cod)):
+        for w in made:
             given.append(same)
             free[w] = free[w] or part
-        count += len(node.box.cod)
     return free
 
 

@@ -210,12 +210,7 @@ def with_masked_exponents(flat: Diagram) -> Diagram | None:
     >>> [box.name for box in with_masked_exponents(f).boxes]
     ['-inf', 'where', 'exp', 'sum[x]']
     """
-    above: set[int] = set()
-    count = len(flat.dom)
-    for node in flat.graph.nodes:
-        if node.box.op == Map("exp"):
-            above.add(count)
-        count += len(node.box.cod)
+    above = {made[0] for made, node in flat.graph.wired() if node.box.op == Map("exp")}
     made, plain = (
         canonical_graph(terms, [terms.cast(w, ty) for w, ty in zip(outputs, flat.cod, strict=True)], flat)
         for terms, outputs, _ in (masks_in_exponents(flat, above), masks_in_exponents(flat, ()))

@@ -294,8 +294,7 @@ def _opened(diagram: Diagram) -> tuple[Graph, Node | None, tuple[tuple[str, str]
         return diagram.graph, None, ()
     op = groups[0].box.op
     assert isinstance(op, ops.GroupOp)
-    first = _first_wire(diagram.graph, groups[0])
-    own = range(first, first + len(groups[0].box.cod))
+    own = next(made for made, node in diagram.graph.wired() if node is groups[0])
     if any(isinstance(n.box.op, ops.GroupOp) and not n.box.op.tiles for n in groups) or len(groups) > 1:
         raise NotGroupable("cannot group a diagram in kernels: group first, and fuse last", groups[-1].box.line)
     if not set(diagram.graph.outputs) <= set(own):
@@ -311,15 +310,6 @@ def _added(node: Node | None) -> tuple[str, ...]:
     return () if node is None or not isinstance(node.box.op, ops.GroupOp) else node.box.op.added
 
 
-def _first_wire(graph: Graph, node: Node) -> int:
-    count = len(graph.dom)
-    for n in graph.nodes:
-        if n is node:
-            return count
-        count += len(n.box.cod)
-    return count
-
-
 def _outside(graph: Graph, axes: Iterable[Axis]) -> set[int]:
     """The places of boxes that are computed outside of the group: positions, sizes, and index maps of the axes on
     inputs.
@@ -330,12 +320,9 @@ def _outside(graph: Graph, axes: Iterable[Axis]) -> set[int]:
     # where a box outside reads them.
     forms: dict[int, int] = {}
     rematerialized: set[int] = set()
-    count = len(graph.dom)
     axes = list(axes)
-    for place, node in enumerate(graph.nodes):
+    for place, (outputs, node) in enumerate(graph.wired()):
         op = node.box.op
-        outputs = range(count, count + len(node.box.cod))
-        count += len(node.box.cod)
         about = any(_is_about(op, a.name, a.size) for a in axes)
         if is_rematerialized(node, rematerialized):
             rematerialized.update(outputs)
@@ -391,12 +378,9 @@ class _AroundGroup(GraphWriter):
     def before(self, outer: Node) -> list[int]:
         """The wires that the inputs of the old group get, after the boxes that are before it are put."""
         place = {w: w for w in range(len(self.whole.dom))}
-        count = len(self.whole.dom)
-        for node in self.whole.nodes:
+        for made, node in self.whole.wired():
             if node is not outer and all(w in place for w in node.inputs):
-                made = self.made(node.box, [place[w] for w in node.inputs])
-                place.update(enumerate(made, count))
-            count += len(node.box.cod)
+                place.update(zip(made, self.made(node.box, [place[w] for w in node.inputs]), strict=True))
         return [place[w] for w in outer.inputs]
 
     def outside(
@@ -410,12 +394,10 @@ class _AroundGroup(GraphWriter):
             return Ty(*(ArrayType(tuple(wholes.get(a.name, a) for a in ty.axes), ty.element) for ty in types))
 
         where = dict(enumerate(feeds))
-        count = len(inner.dom)
-        for k, node in enumerate(inner.nodes):
+        for k, (made, node) in enumerate(inner.wired()):
             if k in outside:
                 box = Box(node.box.op, full(node.box.dom), full(node.box.cod), node.box.line)
-                where[count] = self.add(box, [where[w] for w in node.inputs])
-            count += len(node.box.cod)
+                where[made[0]] = self.add(box, [where[w] for w in node.inputs])
         return where
 
 
@@ -426,7 +408,8 @@ def _body(inner: Graph, outside: set[int], passed: Sequence[int]) -> Graph:
 
 def _output(whole: Graph, outer: Node | None, place: int) -> int:
     """The number of the group box's result that an output of the diagram is."""
-    return place if outer is None else whole.outputs[place] - _first_wire(whole, outer)
+    first = next((made.start for made, node in whole.wired() if node is outer), None)
+    return place if first is None else whole.outputs[place] - first
 
 
 def _is_read(graph: Graph, outside: set[int], wire: int) -> bool:

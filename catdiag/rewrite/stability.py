@@ -251,12 +251,9 @@ def unbounded_exponentials(flat: Diagram, claims: Claims) -> set[int]:
 def loop_names(flat: Diagram) -> dict[int, Formula]:
     """The names of a diagram's inputs and of the final states of its loops, by their wires, as formulas."""
     names = dict(enumerate(map(symbol, flat.input_names)))
-    count = len(flat.dom)
-    for node in flat.graph.nodes:
+    for made, node in flat.graph.wired():
         if isinstance(node.box.op, FoldOp):
-            states = node.box.op.step.input_names[: node.box.op.state_count]
-            names.update((count + k, symbol(name)) for k, name in enumerate(states))
-        count += len(node.box.cod)
+            names.update(zip(made, map(symbol, node.box.op.step.input_names[: node.box.op.state_count]), strict=False))
     return names
 
 
@@ -272,12 +269,7 @@ def _loops(box: Box) -> bool:
 
 def _exponentials(body: Diagram) -> Iterator[tuple[int, Node]]:
     """The exponentials of a diagram with its named boxes inlined, each with the wire of its result."""
-    graph = inline(body).graph
-    count = len(graph.dom)
-    for node in graph.nodes:
-        if node.box.op == Map("exp"):
-            yield count, node
-        count += len(node.box.cod)
+    return ((made[0], node) for made, node in inline(body).graph.wired() if node.box.op == Map("exp"))
 
 
 class _StabilityAnalysis:
@@ -288,11 +280,7 @@ class _StabilityAnalysis:
 
     def __init__(self, assembly: Assembly, graph: Graph, now: Sequence[int], said: Said, axis: str | None) -> None:
         self.assembly, self.graph, self.now, self.said, self.axis = assembly, graph, now, said, axis
-        self.maker: dict[int, Node] = {}
-        count = len(graph.dom)
-        for node in graph.nodes:
-            self.maker[count] = node
-            count += len(node.box.cod)
+        self.maker = {made.start: node for made, node in graph.wired()}
 
     def verdict(
         self, wire: int, claims: Claims, names: tuple[str, ...], assume: Sequence[str], beside: Sequence[int]

@@ -195,12 +195,10 @@ def only_streamed(graph: Graph, wires: Sequence[object], nested: bool = False) -
     root = view_roots(graph)
     streamed = [b is not None for b in wires]
     read_in_place: set[int] = set()  # what is read in place, and views of that
-    count = len(graph.dom)
-    for node in graph.nodes:
-        count += len(node.box.cod)
+    for made, node in graph.wired():
         if is_view(node.box):
             if isinstance(node.box.op, TileWindow) or node.inputs[0] in read_in_place:
-                read_in_place.add(count - 1)
+                read_in_place.update(made)
             continue
         op = node.box.op
         along = [isinstance(op, FoldOp) and t.axis(op.axis) is not None for t in node.box.dom]

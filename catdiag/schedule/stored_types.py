@@ -138,11 +138,8 @@ def output_bytes(
     >>> output_bytes(cd.algorithm("a")(lambda A: cd.cast(A, "fp32")), "bf16", {"a": 8}, [False])
     (32,)
     """
-    made, types = {}, element_types(diagram, dtype)
-    count, names = len(diagram.dom), output_names(diagram)
-    for node in diagram.graph.nodes:
-        made.update(dict.fromkeys(range(count, count + len(node.box.cod)), node.box.op))
-        count += len(node.box.cod)
+    types, names = element_types(diagram, dtype), output_names(diagram)
+    made = {w: node.box.op for wires, node in diagram.graph.wired() for w in wires}
     found: list[int] = []
     for place, ty in enumerate(diagram.cod):
         number = element_bytes(types[names[place]])

@@ -285,12 +285,7 @@ def _pattern(graph: Graph) -> tuple[Graph, bool]:
 
     They are not ignored where the left side has transpositions inside, since the rule is then about them.
     """
-    dropped: dict[int, int] = {}
-    count = len(graph.dom)
-    for node in graph.nodes:
-        if only_layout(node.box):
-            dropped[count] = node.inputs[0]
-        count += len(node.box.cod)
+    dropped = {made[0]: node.inputs[0] for made, node in graph.wired() if only_layout(node.box)}
     read = {w for node in graph.nodes for w in node.inputs}
     if any(w in read for w in dropped) or not any(node.inputs and not only_layout(node.box) for node in graph.nodes):
         return graph, False

@@ -128,14 +128,12 @@ def _made_before(whole: GraphWriter, body: Graph, given: Sequence[int], inputs: 
     by wire. `given` are the wires of `whole` that the body's inputs are, `inputs` those that the loop reads."""
     outer = {k: w for k, w in enumerate(given) if whole.types[w] == body.dom[k]}
     found: dict[int, int] = {}
-    count = len(body.dom)
-    for node in body.nodes:
+    for made, node in body.wired():
         first = -1
         if all(w in outer for w in node.inputs):
             first = (whole.shared or {}).get((node.box, tuple(outer[w] for w in node.inputs)), -1)
-        for k in range(len(node.box.cod)) if first >= 0 else ():
-            outer[count + k] = first + k
+        for k, w in enumerate(made) if first >= 0 else ():
+            outer[w] = first + k
             if first + k in inputs:
-                found[count + k] = inputs.index(first + k)
-        count += len(node.box.cod)
+                found[w] = inputs.index(first + k)
     return found

@@ -165,7 +165,7 @@ def _stages(flat: Diagram, axis: str, passes: int, plain: bool) -> list[Diagram]
 def _frontier(diagram: Diagram, known: set[int]) -> list[int]:
     """The known wires that the results depend on directly, without another known wire between."""
     graph = diagram.graph
-    makers = _makers(graph)
+    makers = {w: node for made, node in graph.wired() for w in made}
     found: dict[int, None] = {}
     seen: set[int] = set()
     todo = list(graph.outputs)
@@ -179,16 +179,6 @@ def _frontier(diagram: Diagram, known: set[int]) -> list[int]:
         elif w in makers:
             todo.extend(makers[w].inputs)
     return sorted(found)
-
-
-def _makers(graph: Graph) -> dict[int, Node]:
-    """The node that makes each wire; inputs have none."""
-    made: dict[int, Node] = {}
-    count = len(graph.dom)
-    for node in graph.nodes:
-        made.update(dict.fromkeys(range(count, count + len(node.box.cod)), node))
-        count += len(node.box.cod)
-    return made
 
 
 def _part(diagram: Diagram, outputs: Sequence[int]) -> Diagram:
@@ -212,7 +202,7 @@ def _after(diagram: Diagram, cuts: Sequence[int], before: Diagram) -> Diagram:
             number.setdefault(old, new)
             old, new = old + 1, new + 1
     names = list(diagram.input_names)
-    makers = _makers(graph)
+    makers = {w: node for made, node in graph.wired() for w in made}
     for w in cuts:
         name = base = "".join(c if c.isalnum() else "_" for c in makers[w].box.name).strip("_") or "value"
         k = 1
