@@ -15,7 +15,7 @@ import catdiag as cd
 from catdiag.category.diagram import Diagram, diagram_of
 from catdiag.category.types import ArrayType
 from catdiag.kernel.checker import Checker
-from catdiag.kernel.composition import Composites
+from catdiag.kernel.composition import Composites, Renaming
 from catdiag.kernel.terms import KernelError
 from catdiag.prover.composites import OpenPart, PartEquation, certify_composite
 from catdiag.prover.outcomes import Theorem
@@ -449,3 +449,25 @@ def test_random_composites(data: st.DataObject) -> None:
             assert not any(isinstance(v, NoValue) for v in rights), (str(theorem), drawn)
             apart = (a != b if isinstance(a, bool) else different(a, b) for a, b in zip(lefts, rights, strict=True))
             assert not any(apart), (str(theorem), drawn)
+
+
+def test_a_renaming_confuses_no_two_names() -> None:
+    """Of axes and of local sizes; the same name may come again, and what is no name is refused."""
+    axes, sizes = Renaming({}, {"a": "x", "b": "x"}), Renaming({"s": "t", "u": "t"}, {})
+    for name, rename, same in (("a", axes.axis, "b"), ("s", sizes.local, "u")):
+        assert rename(name) == rename(name) == {"a": "x", "s": "t"}[name]
+        with pytest.raises(KernelError):
+            rename(same)
+    with pytest.raises(KernelError):
+        axes.axis("x")  # stands for itself, as another axis does by now
+    for wrong in ("", "x y", "1", 7, None):
+        with pytest.raises(KernelError):
+            Renaming({}, {"a": wrong}).axis("a")  # type: ignore[dict-item]
+        with pytest.raises(KernelError):
+            Renaming({"s": wrong}, {}).local("s")
+
+
+def test_a_renaming_of_an_index_expression() -> None:
+    renaming = Renaming({"n": "m"}, {"a": "x"})
+    read = ["+", ["i", "a"], ["*", "n", ["//", ["w", 0], 2]]]
+    assert renaming.expression(read) == ["+", ["i", "x"], ["*", "m", ["//", ["w", 0], 2]]]
