@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kernel_programs import apply, program, reduce, sum_fold
+from kernel_programs import array as input_array
 
 import catdiag as cd
 from catdiag.category.diagram import Diagram, diagram_of
@@ -471,3 +473,23 @@ def test_a_renaming_of_an_index_expression() -> None:
     renaming = Renaming({"n": "m"}, {"a": "x"})
     read = ["+", ["i", "a"], ["*", "n", ["//", ["w", 0], 2]]]
     assert renaming.expression(read) == ["+", ["i", "x"], ["*", "m", ["//", ["w", 0], 2]]]
+
+
+def test_a_part_reads_what_is_there_has_no_loops_and_names_all_that_it_makes() -> None:
+    """Each refusal beside the part that is one change away."""
+    doubled = program([input_array("A", "x")], [apply("add", 0, 0)], 1)
+    looped = program([input_array("A", "x")], [sum_fold([reduce("sum", "x", 1), apply("add", 0, 2)], 3)], 1)
+    cited = [{"left": doubled, "right": doubled, "assume": []}, {"left": looped, "right": looped, "assume": []}]
+    good: dict[str, Any] = {"cites": 0, "reads": [1], "makes": ["y"]}
+
+    def part(**changed: Any) -> Any:
+        return Composites.part(None, {**good, **changed}, cited, 2, frozenset("x"))  # type: ignore[arg-type]
+
+    assert part().reads == [1] and part(reads=[0]).makes == ["y"]
+    for changed in (
+        {"cites": 1}, {"cites": 2}, {"cites": -1}, {"cites": True}, {"reads": [2]}, {"reads": [-1]}, {"reads": [True]},
+        {"reads": [0, 1]}, {"reads": []}, {"makes": []}, {"makes": ["y", "z"]}, {"makes": ["not a name"]},
+        {"sizes": {"x": "unknown"}},
+    ):  # fmt: skip
+        with pytest.raises(KernelError):
+            part(**changed)
