@@ -1,0 +1,46 @@
+"""Rows that begin at multiples of 8 entries: the compiler is told, so that entries of 16 bits are moved 8 at a time.
+
+Triton knows of an argument that is a multiple of 16, and of no other multiple: rows of 1,000 or 7,000 entries it reads
+and writes entry by entry. A kernel writes such strides and lengths as multiples of 8, where the launch says that they
+are. On an H200 a product of 5,000 × 3,000 by 3,000 × 7,000 in bf16 has 128 × 256 results a program to store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from catdiag.codegen.kernel_tree import Assign, If, PythonStatement
+from catdiag.codegen.syntax import Name, Number, PythonExpression, call, compared, joined
+from catdiag.codegen.triton.array_accesses import StoredArray
+from catdiag.codegen.triton.kernel_signature import KernelSpec
+
+FLAG = "eights"
+"""The name of the constant."""
+
+
+def row_numbers(kernel: KernelSpec) -> tuple[dict[tuple[StoredArray, str], str], dict[str, str]]:
+    """The strides and the sizes on which it depends where rows begin and end, with their names in the kernel: strides
+    along all axes but the last, by array and axis, and lengths of last axes, by their symbols."""
+    last = {array: array.ty.axes[-1] for array in kernel.arrays if array.ty.axes}
+    strides = {
+        (array, axis): name
+        for (array, axis), name in kernel.strides.items()
+        if array in last and last[array].name != axis
+    }
+    ends = {a.size for a in last.values()} - set(kernel.constants)
+    return strides, {symbol: name for symbol, name in kernel.sizes.items() if symbol in ends}
+
+
+def in_eights(kernel: KernelSpec) -> list[PythonStatement]:
+    """The statements that write these as multiples of 8; none where there are none."""
+    told: list[PythonStatement] = [
+        Assign((Name(name),), joined(joined(Name(name), "//", Number(8)), "*", Number(8)))
+        for names in row_numbers(kernel)
+        for name in names.values()
+    ]
+    return [If(Name(FLAG), told, note="rows of as many entries, which are moved 8 at a time")] if told else []
+
+
+def are_eights(numbers: Sequence[PythonExpression]) -> PythonExpression:
+    """Whether numbers are multiples of 8, and not all of 16, which the compiler finds out itself."""
+    return compared(call("math.gcd", *numbers, Number(16)), "==", Number(8))
