@@ -8,6 +8,7 @@ from catdiag.importers import (
     torch_complex,
     torch_elementwise,
     torch_gathers,
+    torch_orders,
     torch_products,
     torch_reductions,
     torch_resampling,
@@ -21,6 +22,7 @@ _REAL: Mapping[str, Rule] = {
     **torch_gathers.RULES,
     **torch_reductions.RULES,
     **torch_products.RULES,
+    **torch_orders.RULES,
     **torch_resampling.RULES,
 }
 _COMPLEX: Mapping[str, Rule] = {

@@ -88,6 +88,9 @@ UNARY: dict[str, Callable[[Any], Any]] = {
     "tan": lambda a: elementwise.sin(a) / elementwise.cos(a),
     "sinh": lambda a: (elementwise.exp(a) - elementwise.exp(-a)) / 2,
     "cosh": lambda a: (elementwise.exp(a) + elementwise.exp(-a)) / 2,
+    "asinh": lambda a: elementwise.log(a + elementwise.sqrt(a * a + 1)),
+    "acosh": lambda a: elementwise.log(a + elementwise.sqrt(a * a - 1)),
+    "atanh": lambda a: elementwise.log((1 + a) / (1 - a)) / 2,
     "erf": elementwise.erf,
     "erfc": lambda a: 1 - elementwise.erf(a),
     "floor": elementwise.floor,
@@ -117,6 +120,7 @@ BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "logical_xor": lambda a, b: (a & ~b) | (b & ~a),
     "bitwise_xor": lambda a, b: (a & ~b) | (b & ~a),
     "__xor__": lambda a, b: (a & ~b) | (b & ~a),
+    "hypot": lambda a, b: elementwise.sqrt(a * a + b * b),
     "logaddexp": lambda a, b: elementwise.log(elementwise.exp(a) + elementwise.exp(b)),
     # Chosen by a == 0 alone, the product would lose its derivative there, which is log b.
     "xlogy": lambda a, b: a * elementwise.where((a != 0) | (b > 0), elementwise.log(b), 0),
@@ -291,6 +295,32 @@ def _gelu_rule(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
 def _leaky(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     slope = call["negative_slope"]
     return b.pointwise([call["self"]], lambda a: elementwise.where(a > 0, a, slope * a))
+
+
+@rule("rrelu")
+def _random_leaky(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
+    if call.get("training", False):
+        raise Unsupported("rrelu in training: call module.eval() first")
+    slope = (call.get("lower", 1 / 8) + call.get("upper", 1 / 3)) / 2
+    return b.pointwise([call["self"]], lambda a: elementwise.where(a > 0, a, slope * a))
+
+
+@rule("isfinite", "isinf")
+def _is_finite(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
+    value, finite = call["self"], call.name == "isfinite"
+    if value.element == "extended":
+        return b.pointwise([value], lambda a: (a > -math.inf) if finite else (a == -math.inf), "bool")
+    b.notes.append(f"that a number is finite is read as true ({b.line or 'no line'})")
+    return b.view(b.constant(finite, (), "bool"), value.dims)
+
+
+@rule("nan_to_num")
+def _nan_to_num(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
+    value: ArrayValue = call["self"]
+    if value.element == "extended":
+        raise Unsupported("nan_to_num of what may be minus infinity")
+    b.notes.append(f"nan_to_num is read as changing nothing: all numbers are real ({b.line or 'no line'})")
+    return value
 
 
 @rule("elu")

@@ -76,6 +76,12 @@ def _from_start(at: ArrayValue) -> bool:
     return at.number is not None and at.number >= 0
 
 
+def _from_end_too(b: ProgramBuilder, at: ArrayValue, dim: Dimension) -> ArrayValue:
+    """Positions along a dimension, of which negative ones count from its end, all from its start."""
+    make = lambda env: elementwise.where(env[at] < 0, env[at] + env.size(dim), env[at])  # noqa: E731
+    return b.emit(at.dims, at.axes, make, "int")
+
+
 def _gathered_together(b: ProgramBuilder, table: ArrayValue, given: Sequence[tuple[int, ArrayValue]]) -> ArrayValue:
     """The elements of a table at several arrays of integers that are broadcast against each other. Their dimensions
     come in place of those that are read if these stand together, else first."""
@@ -169,13 +175,54 @@ def _scatter(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
         raise Unsupported(f"{call.name} with a reduction, or at fewer indices than there are")
     for j in range(len(value.dims)):
         at = at if j == k else b.aligned(at, j, value.dims[j])
+    return _put(b, call, value, k, at, call["value"] if source is None else source, call.name == "scatter_add")
+
+
+@rule("index_add", "index_copy")
+def _index_add(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
+    value, at, source = call["self"], call["index"], call["source"]
+    k, alpha = place(value, call["dim"]), call.get("alpha", 1)
+    if alpha != 1:
+        source = b.pointwise([source], lambda a: a * alpha, source.element)
+    for j in range(len(value.dims)):
+        source = source if j == k else b.aligned(source, j, value.dims[j])
+    dims = at.dims or ((),)
+    at = b.view(at, [dims[0] if j == k else () for j in range(len(value.dims))])
+    return _put(b, call, value, k, at, source, call.name == "index_add")
+
+
+@rule("index_put")
+def _index_put(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
+    value, source, adds = call["self"], call["values"], bool(call.get("accumulate", False))
+    given = [(k, at) for k, at in enumerate(call["indices"]) if at is not None]
+    k, at = given[0]
+    if len(given) > 1 or (at.element == "int" and len(at.dims) != 1):
+        raise Unsupported("writes at several arrays of indices, or at one of several dimensions")
+    if at.element != "bool":
+        if not _from_start(at):
+            at = _from_end_too(b, at, value.dims[k])
+        lined, _ = b.broadcast([b.view(value, [*value.dims[:k], at.dims[0], *value.dims[k + 1 :]]), source])
+        source = b.view(lined[1], [*[()] * (len(value.dims) - len(lined[1].dims)), *lined[1].dims])
+        at = b.view(at, [at.dims[0] if j == k else () for j in range(len(value.dims))])
+        return _put(b, call, value, k, at, source, adds)
+    if any(b.length(d) > 1 for d in source.dims):
+        raise Unsupported("writes of several elements at an array of truth values: their number depends on it")
+    source = b.view(source, [])
+    mask = b.view(at, [*[()] * k, *at.dims, *[()] * (len(value.dims) - k - len(at.dims))])
+    change = (lambda m, s, a: elementwise.where(m, a + s, a)) if adds else elementwise.where
+    return b.pointwise([mask, source, value], change, value.element)
+
+
+def _put(
+    b: ProgramBuilder, call: AtenCall, value: ArrayValue, k: int, at: ArrayValue, source: Any, adds: bool
+) -> ArrayValue:
+    """A value in which, or to which, the elements of another array are written or added at integers along dimension k;
+    all have as many dimensions."""
     if set(b.factors.resolve(value.dims[k])) & set(b.factors.resolve(at.dims[k])):
         at = b.fresh(at, at.dims[k])
     if isinstance(source, ArrayValue):
         for j in range(len(value.dims)):
             source = b.aligned(source, j, at.dims[j])
-    elif source is None:
-        source = call["value"]
     last, dim = at.dims[k], value.dims[k]
 
     def turned(given: Any) -> Any:  # what is written, last
@@ -189,9 +236,9 @@ def _scatter(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     over = [len(value.dims)]
     put = b.pointwise([hit, turned(source), zero], elementwise.where, value.element)
     total = b.reduced(put, over, False, frontend.sum)
-    if call.name == "scatter_add":
+    if adds:
         return b.pointwise([value, total], lambda a, c: a + c, value.element)
-    b.notes.append(f"scatter: no element is written twice ({b.line or 'no line'})")
+    b.notes.append(f"{call.name}: no element is written twice ({b.line or 'no line'})")
     written = b.reduced(hit, over, False, frontend.any, "bool")
     return b.pointwise([written, total, value], elementwise.where, value.element)
 

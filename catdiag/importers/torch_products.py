@@ -206,11 +206,16 @@ def marks_ignored(program: Any) -> bool:
 def _cross_entropy(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     logits, target = call["self"], call["target"]
     smoothing = call.get("label_smoothing", 0.0)
-    if call.get("weight") is not None or target.element != "int" or len(logits.dims) != 2:
-        raise Unsupported(f"{call.name} with weights, probabilities or more than two dimensions")
-    target = b.aligned(target, 0, logits.dims[0])
+    if call.get("weight") is not None or target.element != "int":
+        raise Unsupported(f"{call.name} with weights or probabilities")
+    of_classes = min(len(logits.dims) - 1, 1)
+    others = [k for k in range(len(logits.dims)) if k != of_classes]
+    for place_of_target, k in enumerate(others):
+        target = b.aligned(target, place_of_target, logits.dims[k])
     logits = b.materialized(logits, logits.dims)
-    classes, rows = b.factors.resolve(logits.dims[1]), b.factors.resolve(logits.dims[0])
+    target = b.materialized(target, [logits.dims[k] for k in others])
+    classes = b.factors.resolve(logits.dims[of_classes])
+    rows = b.factors.resolve(f for k in others for f in logits.dims[k])
     ignored = call.get("ignore_index", _NONE_IGNORED)
     every = ignored == _NONE_IGNORED and not b.ignores_targets
     if every:
@@ -233,7 +238,7 @@ def _cross_entropy(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
         return (frontend.mean if mode == 1 else frontend.sum)(loss, env.of(rows))
 
     each = call.get("reduction", 1) == 0
-    return b.emit([logits.dims[0]] if each else [], rows if each else (), make)
+    return b.emit([logits.dims[k] for k in others] if each else [], rows if each else (), make)
 
 
 # -- windows ---------------------------------------------------------------------------------------------

@@ -48,8 +48,7 @@ RULES.update(
 )
 
 
-@rule("linalg_vector_norm", "linalg_norm", "norm")
-def _vector_norm(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
+def _norm(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     value, order = call["self"], call.get("ord", call.get("p"))
     over = places(value, call.get("dim"))
     if call.name == "linalg_norm" and order is not None and len(over) != 1:
@@ -68,6 +67,18 @@ def _vector_norm(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
         one = b.pointwise([value], elementwise.abs)
         return b.reduced(one, over, call.get("keepdim", False), frontend.sum)
     return b.reduced(value, over, call.get("keepdim", False), make)
+
+
+RULES.update(dict.fromkeys(("linalg_vector_norm", "linalg_norm", "norm"), _norm))
+
+
+@rule("cdist")
+def _distances(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
+    left, right, order = call["x1"], call["x2"], call.get("p", 2.0)
+    left = b.view(left, [*left.dims[:-1], (), left.dims[-1]])
+    right = b.view(right, [*right.dims[:-2], (), *right.dims[-2:]])
+    apart = b.pointwise([left, right], lambda a, c: a - c)
+    return _norm(b, AtenCall(call.name, {"self": apart, "ord": order, "dim": [-1]}, call.shapes, "real", ""))
 
 
 def _position(b: ProgramBuilder, call: AtenCall, largest: bool) -> ArrayValue:
@@ -105,12 +116,16 @@ def _extreme(b: ProgramBuilder, call: AtenCall) -> Any:
 
 @rule("topk")
 def _topk(b: ProgramBuilder, call: AtenCall) -> tuple[ArrayValue, ArrayValue]:
-    """The k largest, one after the other: the first largest, then that of the others, and so on."""
+    """The k largest, or smallest, one after the other: the first largest, then that of the others, and so on."""
     value, k = call["self"], place(call["self"], call.get("dim", -1))
-    if not call.get("largest", True) or len(b.factors.resolve(value.dims[k])) > 1:
-        raise Unsupported("topk of the smallest, or along a dimension that is a product")
+    if not b.factors.resolve(value.dims[k]):
+        return value, b.view(b.constant(0, (), "int"), value.dims)
+    if len(b.factors.resolve(value.dims[k])) > 1:
+        value = b.joined_dimension(value, k)
     b.at_least.append((value.dims[k], call["k"]))
     rest = b.materialized(value, [value.dims[k]])
+    if not call.get("largest", True):
+        rest = b.pointwise([rest], lambda a: -a, rest.element)
     found = AtenCall("argmax", {}, call.shapes, "int", "")
     indices = []
     for _ in range(call["k"]):

@@ -1,4 +1,4 @@
-"""What PyTorch's resampling means in named axes: interpolation, transposed convolutions, overlapping windows added up.
+"""What resampling in PyTorch means in named axes: interpolation, padding, transposed convolutions, windows added up.
 
 A position of the result reads the source at a position that index arithmetic gives. Where the result is a whole number
 of times as long as the source, that holds at all lengths.
@@ -12,10 +12,11 @@ from typing import Any
 
 from catdiag.frontend import builder as frontend
 from catdiag.frontend import elementwise
-from catdiag.importers.dimensions import AxisFactor, Dimension, Extent
+from catdiag.importers.dimensions import AxisFactor, Dimension, Extent, TracedLength
 from catdiag.importers.imported_values import ArrayValue, Environment
 from catdiag.importers.program_builder import ProgramBuilder
 from catdiag.importers.torch_calls import AtenCall, Rule, Unsupported, adding
+from catdiag.importers.torch_shapes import given_length
 
 RULES: dict[str, Rule] = {}
 rule = adding(RULES)
@@ -143,6 +144,53 @@ def _interpolated(
         return low * (1 - part) + high * part
 
     return b.emit([*full.dims[:k], new, *full.dims[k + 1 :]], axes, make)
+
+
+# -- beyond the ends -------------------------------------------------------------------------------------
+
+
+@rule("constant_pad_nd", "pad")
+def _pad(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
+    mode = call.get("mode", "constant")
+    value: ArrayValue = call["self"]
+    ends, fill = list(call["pad"]), call.get("value") or 0
+    for back in range(len(ends) // 2):
+        k = len(value.dims) - 1 - back
+        low, high = given_length(ends[2 * back]), given_length(ends[2 * back + 1])
+        if min(low, high) < 0 and any(isinstance(n, TracedLength) for n in (low, high)):
+            raise Unsupported("padding by fewer elements than none, computed from sizes")
+        if min(low, high) < 0:
+            length = b.length(value.dims[k])
+            value = b.part(value, k, max(-low, 0), length - max(-low, 0) - max(-high, 0))
+            low, high = max(low, 0), max(high, 0)
+        if low or high:
+            value = _padded(b, value, k, low, high, fill, mode)
+    return value
+
+
+_INSIDE: dict[str, Callable[[Any, Any], Any]] = {
+    "replicate": lambda at, size: elementwise.clip(at, 0, size - 1),
+    "circular": lambda at, size: (at + size) % size,
+    "reflect": lambda at, size: size - 1 - elementwise.abs(size - 1 - elementwise.abs(at)),
+}
+"""The position within an axis that one beyond its ends is read at, by the mode of padding."""
+
+
+def _padded(b: ProgramBuilder, value: ArrayValue, k: int, low: int, high: int, fill: float, mode: str) -> ArrayValue:
+    full, old = _one_axis(b, value, k)
+    ends = [b.factors.new(n, fixed=True) for n in (low, high)]
+    terms = [e.extent for n, e in ((low, ends[0]), (1, old), (high, ends[1])) if n]
+    whole = b.factors.sum(terms, old.hint)
+    axes = [whole if f is old else f for f in b.factors.resolve(full.axes)]
+
+    def make(env: Environment) -> Any:
+        before = env.size([ends[0]]) if isinstance(low, TracedLength) else low
+        at = env.index([whole]) - before if low else env.index([whole])
+        if mode != "constant":
+            return env.read(env[full], [(old, _INSIDE[mode](at, env.size([old])))], [whole])
+        return env.read(env[full], [(old, at)], [whole], fill)
+
+    return b.emit([*full.dims[:k], (whole,), *full.dims[k + 1 :]], axes, make, value.element)
 
 
 # -- from windows to what they are windows of -------------------------------------------------------------

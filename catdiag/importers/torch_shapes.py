@@ -83,7 +83,7 @@ def _repeat(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     value, times = call["self"], list(call.get("repeats") or call["dims"])
     dims = [()] * (len(times) - len(value.dims)) + list(value.dims)
     times = [1] * (len(dims) - len(times)) + times
-    return b.view(value, [(*b.factors.dimension(_length(n)), *d) for d, n in zip(dims, times, strict=True)])
+    return b.view(value, [(*b.factors.dimension(given_length(n)), *d) for d, n in zip(dims, times, strict=True)])
 
 
 @rule("repeat_interleave")
@@ -92,7 +92,7 @@ def _interleave(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     if isinstance(times, ArrayValue) or call.get("dim") is None:
         raise Unsupported("repeat_interleave with an array of repeats, or over all dimensions")
     k = place(value, call["dim"])
-    made = b.factors.dimension(_length(times))
+    made = b.factors.dimension(given_length(times))
     return b.view(value, [*value.dims[:k], (*value.dims[k], *made), *value.dims[k + 1 :]])
 
 
@@ -111,7 +111,7 @@ def _slice(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
         return b.traced_part(value, k, begin, end, call.shape[k])
     if step != 1:
         if start >= step or stop <= length - step + start or length % step:
-            raise Unsupported(f"a slice {start}:{stop}:{step} that does not take every {step}th of all")
+            return _each(b, value, k, (start, stop, step))
         outer, inner = b.factors.regroup(value.dims[k], [length // step, step])
         for factor in b.factors.resolve(inner):
             b.factors.fix(factor.extent)
@@ -134,6 +134,24 @@ def _slice(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     return b.part(value, k, start, stop - start, even, cover)
 
 
+def _each(b: ProgramBuilder, value: ArrayValue, k: int, taken: tuple[int, int, int]) -> ArrayValue:
+    """The positions start, start + step, … along dimension k, of a fixed length."""
+    start, stop, step = taken
+    count = len(range(start, stop, step))
+    if b.is_traced(value.dims[k]) or count < 2:
+        raise Unsupported(f"a slice {start}:{stop}:{step} that does not take every {step}th of all")
+    if len(b.factors.resolve(value.dims[k])) > 1:
+        value = b.joined_dimension(value, k)
+    full = b.materialized(value, [value.dims[k]])
+    (old,) = b.factors.resolve(full.dims[k])
+    b.factors.fix(old.extent)
+    b.notes.append(f"{start}:{stop}:{step} of {old.length} is read as it is: lengths are fixed ({b.line or 'no line'})")
+    new = b.factors.new(count, old.hint, fixed=True)
+    axes = [new if f is old else f for f in b.factors.resolve(full.axes)]
+    read = lambda env: env.read(env[full], [(old, env.index([new]) * step + start)], [new])  # noqa: E731
+    return b.emit([*full.dims[:k], (new,), *full.dims[k + 1 :]], axes, read, full.element)
+
+
 def _constant(value: Any) -> int:
     """An integer that does not depend on sizes."""
     if isinstance(value, SizeNumber):
@@ -141,7 +159,7 @@ def _constant(value: Any) -> int:
     return int(value)
 
 
-def _length(value: Any) -> int:
+def given_length(value: Any) -> int:
     """A length, which may be computed from sizes."""
     if isinstance(value, SizeNumber):
         if not isinstance(value.value, TracedLength):
@@ -323,46 +341,6 @@ def _stack(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     return b.stacked(values, place)
 
 
-@rule("constant_pad_nd", "pad")
-def _pad(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
-    if call.get("mode", "constant") != "constant":
-        raise Unsupported(f"padding of mode {call['mode']!r}")
-    value: ArrayValue = call["self"]
-    ends, fill = list(call["pad"]), call.get("value") or 0
-    for back in range(len(ends) // 2):
-        k = len(value.dims) - 1 - back
-        low, high = _length(ends[2 * back]), _length(ends[2 * back + 1])
-        if min(low, high) < 0 and any(isinstance(n, TracedLength) for n in (low, high)):
-            raise Unsupported("padding by fewer elements than none, computed from sizes")
-        if min(low, high) < 0:
-            length = b.length(value.dims[k])
-            value = b.part(value, k, max(-low, 0), length - max(-low, 0) - max(-high, 0))
-            low, high = max(low, 0), max(high, 0)
-        if low or high:
-            value = _padded(b, value, k, low, high, fill)
-    return value
-
-
-def _padded(b: ProgramBuilder, value: ArrayValue, k: int, low: int, high: int, fill: float) -> ArrayValue:
-    if len(b.factors.resolve(value.dims[k])) > 1:
-        value = b.joined_dimension(value, k)
-    if not b.factors.resolve(value.dims[k]):
-        value = _with_axis(b, value, k)
-    full = b.materialized(value, [value.dims[k]])
-    (old,) = b.factors.resolve(full.dims[k])
-    ends = [b.factors.new(n, fixed=True) for n in (low, high)]
-    terms = [e.extent for n, e in ((low, ends[0]), (1, old), (high, ends[1])) if n]
-    whole = b.factors.sum(terms, old.hint)
-    axes = [whole if f is old else f for f in b.factors.resolve(full.axes)]
-
-    def make(env: Environment) -> Any:
-        before = env.size([ends[0]]) if isinstance(low, TracedLength) else low
-        at = env.index([whole]) - before if low else env.index([whole])
-        return env.read(env[full], [(old, at)], [whole], fill)
-
-    return b.emit([*full.dims[:k], (whole,), *full.dims[k + 1 :]], axes, make, value.element)
-
-
 @rule("flip")
 def _flip(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     value = call["self"]
@@ -374,7 +352,10 @@ def _flip(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
 def _roll(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     value: ArrayValue = call["self"]
     if not call.get("dims"):
-        raise Unsupported("roll over all dimensions at once")
+        flat = b.joined_dimension(b.view(value, [tuple(f for d in value.dims for f in d)]), 0, fixed=True)
+        (shift,), lengths = call["shifts"], b.shape(value)
+        b.notes.append(f"roll over all dimensions: lengths {lengths} are fixed ({b.line or 'no line'})")
+        return b.view(made := _rolled(b, flat, flat.dims[0][0], shift), b.factors.regroup(made.dims[0], lengths))
     for shift, dim in zip(call["shifts"], call["dims"], strict=True):
         k = place(value, dim)
         if len(b.factors.resolve(value.dims[k])) > 1:
