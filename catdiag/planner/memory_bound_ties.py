@@ -25,6 +25,13 @@ TIE = 1.05
 LOAD_BYTES = 16
 """Bytes that a thread can load at once. On an H200, `silu(G) * U` of 8,192 × 14,336 in bf16 took 172.7 µs with 8 bytes
 of each array a thread, and 160.9 to 162.4 µs with 16 or 32."""
+MOVED_BYTES = 32
+"""Bytes of the largest array that a thread should load where it waits for no sum, or half of what it should store. On
+an H200, a bias, GELU and a residual of 8,192 × 16,384 in bf16 took 263 µs with 16 in blocks of 2 × 512, and 230 with 32
+in blocks of 2 × 1,024; `exp(-(x - y)²)` of 8,192 × 8,192 34.7 where a thread stores 32 bytes, and 31.1 with 64."""
+ROW = 512
+"""Bytes of the rows of a block that are enough, where there is no loop. The first of these programs took 247 µs in
+blocks of 32 × 64, 242 in 16 × 128, 230 in 8 × 256, and as long in 2 × 1,024."""
 LOADS = 4
 """Loads that each thread should begin before it waits for a sum. On an H200 a softmax of 65,536 rows of 1,024 took
 69.1 µs with one and 66.4 with four, a LayerNorm of 16,384 rows of 8,192 139.9 µs with two and 129.6 with eight."""
@@ -44,10 +51,11 @@ class MemoryBoundTies:
     def first(self, tied: Sequence[Proposal]) -> Proposal:
         """The one that is preferred of some that are alike, the quickest of which is the first.
 
-        First whose tiles have whole lines of memory; then the longest blocks of loops, since memory is read in longer
-        pieces, and sums are put together less often. Without a loop, those whose threads have enough to load at once
-        (`LOAD_BYTES`, and `LOADS` times that before a sum): of them the one with most blocks on a core; then with
-        fewest warps, which wait for each other, where other blocks run meanwhile.
+        First whose tiles have whole lines of memory, of `ROW` bytes where there is no loop; then the longest blocks of
+        loops, since memory is read in longer pieces, and sums are put together less often. Without a loop, those whose
+        threads have enough to move at once (`MOVED_BYTES`, and to load, before a sum, `LOADS` times `LOAD_BYTES`): of
+        them the one with most blocks on a core; then with fewest warps, which wait for each other, where other blocks
+        run meanwhile.
         """
         blocks = [block for block, _ in self.search.kernel.loops]
 
@@ -56,17 +64,21 @@ class MemoryBoundTies:
 
         def without(p: Proposal) -> tuple[float, ...]:
             shared = p.blocks_per_sm > 1
-            return -self.row_bytes(p), -p.blocks_per_sm, p.warps * shared, self.thread_bytes(p) * shared, p.time_s
+            return -self.row_bytes(p, ROW), -p.blocks_per_sm, p.warps * shared, self.thread_bytes(p) * shared, p.time_s
 
         if blocks:
             return min(tied, key=with_loops)
-        enough = LOAD_BYTES * (LOADS if any(self.search.kernel.chains.values()) else 1)
-        return min([p for p in tied if self.thread_bytes(p) >= enough] or tied[:1], key=without)
+        if any(self.search.kernel.chains.values()):
+            busy = [p for p in tied if self.thread_bytes(p) >= LOADS * LOAD_BYTES]
+        else:
+            busy = [p for p in tied if max(self.thread_bytes(p), self.stored_bytes(p) / 2) >= MOVED_BYTES]
+        return min(busy or tied[:1], key=without)
 
-    def row_bytes(self, p: Proposal) -> float:
-        """The bytes in memory of the shortest row that a tile cuts out of an array, but no more than a line."""
+    def row_bytes(self, p: Proposal, most: int = LINE) -> float:
+        """The bytes in memory of the shortest row that a tile cuts out of an array, up to what is enough: `most`, or a
+        line where tiles cut rows of arrays along several axes."""
         lengths = [p.tiles[name] for name in self.rows if name in p.tiles]
-        return min([LINE, *(self._narrow() * length for length in lengths)])
+        return min([most if len(lengths) == 1 else LINE, *(self._narrow() * length for length in lengths)])
 
     def block_bytes(self, p: Proposal) -> float:
         """The bytes in memory of the largest block that an iteration loads, in the narrowest type."""
@@ -87,6 +99,13 @@ class MemoryBoundTies:
         values = self.search.full({**self.sizes, **p.tiles})
         loaded = [array.size.value(values) for part in self.search.kernel.parts for array in part.loads()]
         return self._narrow() * max(loaded, default=0) / (self.search.chip.warp * p.warps)
+
+    def stored_bytes(self, p: Proposal) -> float:
+        """The bytes in memory of what a thread stores of the largest result."""
+        kernel, values = self.search.kernel, self.search.full({**self.sizes, **p.tiles})
+        groups = math.prod(math.ceil(whole.value(values) / values[tile]) for tile, whole in kernel.tiles.items())
+        stored = [t.size.value(values) / groups for t in kernel.transfers if t.direction == "save"]
+        return max(stored, default=0) / (self.search.chip.warp * p.warps)
 
     def _narrow(self) -> float:
         """The bytes of an entry in the narrowest type of an array."""
