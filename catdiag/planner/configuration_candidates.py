@@ -18,7 +18,7 @@ import numpy as np
 
 from catdiag.category.integer_polynomial import IntPolynomial
 from catdiag.planner.configuration_proposal import Proposal
-from catdiag.planner.memory_bound_ties import TIE, MemoryBoundTies
+from catdiag.planner.configuration_ties import CLOSE, TIE, MemoryBoundTies, first_first
 from catdiag.planner.memory_sectors import cuts_of_rows, packed, whole_sector
 from catdiag.planner.plan import plural
 from catdiag.planner.resources.block_resources import Resources
@@ -54,10 +54,6 @@ _DEPTH = 2
 _EACH = 4
 """Values that each thread should have where there are more than four warps: others have nothing to do."""
 
-CLOSE = 1.02
-"""Of the same tiles within this, the one with fewer stages is the first, and with warp specialization that with one
-more than warpgroups, which may be an iteration apart: with two a load begins when the iteration before is over, which
-took up to 12% longer (H200)."""
 WAITS = 0.85
 """The part of its time that HBM is busy from which on a kernel waits for memory. Of the same tiles the one with more
 stages is first then: a product of 64 × 8,192 × 8,192 was 17% quicker with four than with three (H200)."""
@@ -348,7 +344,7 @@ class Candidates:
 
     def longest_first(self, ranked: list[Proposal]) -> list[Proposal]:
         """The same with that first which is preferred of those that are alike and wait for memory
-        (`catdiag.planner.memory_bound_ties`): within `TIE`, or `CLOSE` where something is multiplied."""
+        (`catdiag.planner.configuration_ties`): within `TIE`, or `CLOSE` where something is multiplied."""
         tiles = [name for name in self._cuts_of_rows if name in self.search.kernel.tiles]
         best, ties = ranked[0], MemoryBoundTies(self.search, tiles, self.sizes)
         if not self.multiplied:
@@ -487,14 +483,3 @@ class _Excess:
             f"{chip.word('SMEM')} and {int(registers[place])} of {most} registers a thread"
         )
         return _Excess(float(over[place]), tiles, stages, int(smem[place]), int(registers[place]), most, words)
-
-
-def first_first(ranked: list[Proposal]) -> list[Proposal]:
-    """The same with the model's choice first: of those of the quickest's tiles that are alike within `CLOSE`, the one
-    with fewer stages, or with more where it waits for memory, or with warp specialization one more than warpgroups."""
-    best = ranked[0]
-    tied = [p for p in ranked if (p.tiles, p.warps) == (best.tiles, best.warps) and p.time_s <= CLOSE * best.time_s]
-    tied = [p for p in tied if p.specialized == best.specialized]
-    ahead, sign = best.warps // WARPS + 1, -1 if best.waits_for_memory else 1
-    first = min(tied, key=lambda p: abs(p.stages - ahead) if p.specialized else sign * p.stages)
-    return [first, *(p for p in ranked if p is not first)]

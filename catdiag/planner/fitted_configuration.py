@@ -16,8 +16,9 @@ from typing import Any
 
 from catdiag.category.diagram import Diagram
 from catdiag.codegen.triton.triton_module import Module
-from catdiag.planner.configuration_candidates import Candidates, first_first
+from catdiag.planner.configuration_candidates import Candidates
 from catdiag.planner.configuration_proposal import Proposal
+from catdiag.planner.configuration_ties import first_first
 from catdiag.planner.emitted_module import ALIGNMENT_BYTES, EmittedModule, write
 from catdiag.planner.explanation import Taken, planned
 from catdiag.planner.fits_proof import Proof, prove_levels

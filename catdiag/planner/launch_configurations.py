@@ -35,8 +35,9 @@ from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from catdiag.planner.configuration_candidates import Candidates, first_first
+from catdiag.planner.configuration_candidates import Candidates
 from catdiag.planner.configuration_proposal import Proposal
+from catdiag.planner.configuration_ties import first_first
 from catdiag.planner.fit import searching
 from catdiag.util.errors import CatdiagError
 

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 import catdiag as cd
 from catdiag.planner.configuration_candidates import Candidates
 from catdiag.planner.configuration_proposal import Proposal
+from catdiag.planner.configuration_ties import TIE
 from catdiag.planner.fit import searching
 from catdiag.planner.launch_configurations import propose
-from catdiag.planner.memory_bound_ties import TIE
 from catdiag.planner.resources.dot_products import dot_products
 from catdiag.planner.resources.emitted_smem import EmittedBlocks
 from catdiag.planner.resources.triton_resources import SPILLING, TritonBlock

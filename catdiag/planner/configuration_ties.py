@@ -1,7 +1,7 @@
-"""Which configuration comes first of those that are predicted alike and wait for memory.
+"""Which configuration comes first of those that are predicted alike.
 
-All of them keep memory busy by the model, which does not know how well a thread's loads are spread in time, and how
-memory is cut into lines and pages.
+Of those that wait for memory all keep it busy by the model, which does not know how well a thread's loads are spread in
+time, and how memory is cut into lines and pages (`MemoryBoundTies`).
 
 Where something is multiplied, the largest blocks of a loop come first, if as many of them are loaded ahead. On an H200
 two products of a row of 4,096 by 14,336 columns took 62.1 µs in blocks of 32 × 64 of a factor, 59.7 in 64 × 64, 58.3 in
@@ -18,8 +18,15 @@ from dataclasses import dataclass
 from catdiag.category.integer_polynomial import IntPolynomial
 from catdiag.category.types import BYTES
 from catdiag.planner.configuration_proposal import Proposal
+from catdiag.planner.resources.gluon_resources import WARPS
 from catdiag.planner.tile_search import TileSearch
 
+CLOSE = 1.02
+"""Of the same tiles within this, the one with fewer stages is the first, and with warp specialization that with one
+more than warpgroups, which may be an iteration apart: with two a load begins when the iteration before is over, which
+took up to 12% longer (H200)."""
+PAIR = 2
+"""Buffers of a block, of which one is loaded while the other is multiplied."""
 TIE = 1.05
 """What is predicted alike within this counts as alike."""
 LOAD_BYTES = 16
@@ -111,3 +118,20 @@ class MemoryBoundTies:
         """The bytes of an entry in the narrowest type of an array."""
         kinds = [self.search.dtypes] if isinstance(self.search.dtypes, str) else list(self.search.dtypes.values())
         return min((BYTES[kind] for kind in kinds if kind in BYTES), default=LOAD_BYTES)
+
+
+def first_first(ranked: list[Proposal]) -> list[Proposal]:
+    """The same with the model's choice first: of those of the quickest's tiles that are alike within `CLOSE`, the one
+    with fewer stages, or with more where it waits for memory, or with warp specialization one more than warpgroups.
+
+    Of two buffers one is being multiplied, so that a block that is late is waited for, as the model does not see: other
+    tiles with three that are alike come first. On an H200 a sum over 32 heads of products of 8,192 × 128 by 128 × 4,096
+    took 622 µs in 128 × 256 with two, and 470 in 128 × 128 with three (523.6 and 524.0 predicted)."""
+    best = ranked[0]
+    if best.stages == PAIR and not (best.specialized or best.waits_for_memory):
+        best = next((p for p in ranked if p.stages > PAIR and p.time_s <= CLOSE * best.time_s), best)
+    tied = [p for p in ranked if (p.tiles, p.warps) == (best.tiles, best.warps) and p.time_s <= CLOSE * best.time_s]
+    tied = [p for p in tied if p.specialized == best.specialized]
+    ahead, sign = best.warps // WARPS + 1, -1 if best.waits_for_memory else 1
+    first = min(tied, key=lambda p: abs(p.stages - ahead) if p.specialized else sign * p.stages)
+    return [first, *(p for p in ranked if p is not first)]
