@@ -2,7 +2,8 @@
 
 Triton knows of an argument that is a multiple of 16, and of no other multiple: rows of 1,000 or 7,000 entries it reads
 and writes entry by entry. A kernel writes such strides and lengths as multiples of 8, where the launch says that they
-are. On an H200 a product of 5,000 × 3,000 by 3,000 × 7,000 in bf16 has 128 × 256 results a program to store.
+are. On an H200 a product of 5,000 × 3,000 by 3,000 × 7,000 in bf16 took 402 µs so, and 436 before (643 and 673 TFLOP/s
+of cuBLAS in the same two runs, 522 and 482 of this kernel).
 """
 
 from __future__ import annotations
