@@ -261,7 +261,7 @@ def test_products_of_8_bits_in_blocks_read_them_as_they_are_stored(scaled_blocks
     plan = scaled_blocks.plan("H200", {"t": 4096, "b": 32, "c": 128, "o": 4096}, dtype=types)
     text = plan.code("triton")
     assert [n for name, n in plan.tiles.items() if name.startswith("s_b")] == [1]
-    assert "_batched_dot(tl.permute(X_tile, (1, 0, 2)), tl.permute(W_tile, (1, 2, 0)))" in text
+    assert "tl.dot(X_tile, _transposed(W_tile, compiled))" in text
 
 
 def test_a_scale_that_fits_both_factors_is_applied_once() -> None:

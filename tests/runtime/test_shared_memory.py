@@ -185,9 +185,11 @@ OF_CHIPS = [
     ("A100", "attention", "x", "q", {"g_q": 128, "s_x": 128}, ROWS, 8, 3, 81920),
     ("A100", "attention", "x", "q", {"g_q": 16, "s_x": 128}, ROWS, 4, 3, 71680),
     # Loads whose axes are exchanged, others than the last two of a matrix, are converted from registers to registers.
-    ("A100", "conv1d", "c", "n y o", {"g_n": 128, "g_y": 1, "g_o": 64, "s_c": 1}, CONVOLUTION, 8, 3, 20480),
+    ("A100", "conv1d", "c", "n y o", {"g_n": 128, "g_y": 1, "g_o": 64, "s_c": 1}, CONVOLUTION, 8, 3, 32768),
     ("A100", "conv1d", "c", "n y o", {"g_n": 64, "g_y": 1, "g_o": 64, "s_c": 1}, CONVOLUTION, 8, 3, 24576),
-    ("H200", "conv1d", "c", "n y o", {"g_n": 128, "g_y": 1, "g_o": 128, "s_c": 1}, CONVOLUTION, 8, 4, 65560),
+    ("H200", "conv1d", "c", "n y o", {"g_n": 128, "g_y": 1, "g_o": 128, "s_c": 1}, CONVOLUTION, 8, 4, 81952),
+    ("A100", "conv1d", "c", "n y o", {"g_n": 64, "g_y": 1, "g_o": 64, "s_c": 2}, CONVOLUTION, 8, 3, 65536),
+    ("H200", "conv1d", "c", "n y o", {"g_n": 64, "g_y": 1, "g_o": 64, "s_c": 2}, CONVOLUTION, 8, 3, 81936),
     # Before Hopper, results of products are stored by 16 bytes on their way out.
     ("A100", "l2_norm_linear", "d", "t o", {"g_t": 128, "g_o": 128, "s_d": 16}, NORMED, 8, 2, 32768),
     # On Blackwell an iteration waits for a product whose result it reads, or one of whose factors others read too.
