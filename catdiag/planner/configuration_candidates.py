@@ -19,6 +19,7 @@ import numpy as np
 from catdiag.category.integer_polynomial import IntPolynomial
 from catdiag.planner.configuration_proposal import Proposal
 from catdiag.planner.configuration_ties import CLOSE, TIE, MemoryBoundTies, first_first
+from catdiag.planner.instruction_shapes import widened_right
 from catdiag.planner.memory_sectors import cuts_of_rows, packed, whole_sector
 from catdiag.planner.plan import plural
 from catdiag.planner.resources.block_resources import Resources
@@ -150,6 +151,9 @@ class Candidates:
                 least = self.minimum_tile if place == _DEPTH else MIN_DOT
                 ok &= np.asarray(side.value({**self.sizes, **found}) >= self._reach(side, least))
                 ok &= self._packed(side, found)
+        if self.search.chip.by_warpgroups:
+            right = ok & widened_right(self.emitted.products.passing, {**self.sizes, **found}, self.dtype)
+            ok = right if right.any() else ok
         wide = ok & self._sectors(found)
         return {name: axis[wide if wide.any() else ok] for name, axis in found.items()}
 

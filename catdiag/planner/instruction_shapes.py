@@ -15,9 +15,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from catdiag.category.integer_polynomial import IntPolynomial
 from catdiag.category.ops import Box, FoldOp, array_name
+from catdiag.category.types import element_bytes
 from catdiag.chip.hardware import Hardware
 from catdiag.schedule.access_region import TileWindow
 from catdiag.schedule.contractions import Contraction
@@ -108,3 +110,28 @@ def by_symbol(wanted: Iterable[Alignment]) -> dict[str, dict[str, int]]:
 def step(name: str, divisors: Mapping[str, Mapping[str, int]]) -> int:
     """The least common multiple of a tile's pieces."""
     return math.lcm(*divisors.get(name, {}).values())
+
+
+WIDENED = 64
+"""Rows and columns with which `widened_right` holds."""
+
+
+def widened_right(
+    products: Iterable[tuple[IntPolynomial, IntPolynomial, IntPolynomial]],
+    values: Mapping[str, Any],
+    dtype: str | Mapping[str, str],
+) -> Any:
+    """Whether products, by their rows, columns and depth, whose first factor is made in registers, are right where the
+    second one is widened from 8 bits: with fewer columns, instructions of warpgroups by Triton 3.6 gave wrong results
+    on an H200 (16 and 32 columns of 64 and 128 rows; 64 and 128 columns were right, and so were 32 rows).
+
+    >>> g, h = IntPolynomial.of("g"), IntPolynomial.of("h")
+    >>> [bool(widened_right([(g, h, g)], {"g": 64, "h": columns}, "fp8")) for columns in (32, 64)]
+    [False, True]
+    """
+    right: Any = True
+    if all(element_bytes(kind) > 1 for kind in ((dtype,) if isinstance(dtype, str) else dtype.values())):
+        return right
+    for rows, columns, _ in products:
+        right = right & ((rows.value(values) < WIDENED) | (columns.value(values) >= WIDENED))
+    return right

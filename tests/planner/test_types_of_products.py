@@ -119,3 +119,11 @@ def test_a_product_of_what_was_computed_from_8_bits_takes_the_time_of_16() -> No
         "one product at twice the rate, the other not"
     )
     assert seconds["fp8"][1] > seconds["bf16"][1] == 0
+
+
+@pytest.mark.parametrize("kind", ["fp8", "bf16"])
+def test_factors_that_are_widened_from_8_bits_have_columns_enough(kind: str) -> None:
+    sizes = {"e": 8, "t": 101, "d": 144, "f": 176, "o": 144}
+    plan = cd.library.expert_mlps.plan("H200", sizes, dtype=kind)
+    tiles = {name.split("_")[1]: length for name, length in plan.tiles.items() if name.startswith("g_")}
+    assert kind == "bf16" or tiles["t"] < 64 or tiles["o"] >= 64
