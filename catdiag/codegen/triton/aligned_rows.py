@@ -1,4 +1,4 @@
-"""Rows that begin at multiples of 8 entries: the compiler is told, so that entries of 16 bits are moved 8 at a time.
+"""Divisibility hints: rows that begin at multiples of 8 entries are loaded and stored in vectors of 8 entries.
 
 Triton knows of an argument that is a multiple of 16, and of no other multiple: rows of 1,000 or 7,000 entries it reads
 and writes entry by entry. A kernel writes such strides and lengths as multiples of 8, where the launch says that they
@@ -19,7 +19,7 @@ FLAG = "eights"
 """The name of the constant."""
 
 
-def row_numbers(kernel: KernelSpec) -> tuple[dict[tuple[StoredArray, str], str], dict[str, str]]:
+def row_divisibility(kernel: KernelSpec) -> tuple[dict[tuple[StoredArray, str], str], dict[str, str]]:
     """The strides and the sizes on which it depends where rows begin and end, with their names in the kernel: strides
     along all axes but the last, by array and axis, and lengths of last axes, by their symbols."""
     last = {array: array.ty.axes[-1] for array in kernel.arrays if array.ty.axes}
@@ -32,16 +32,16 @@ def row_numbers(kernel: KernelSpec) -> tuple[dict[tuple[StoredArray, str], str],
     return strides, {symbol: name for symbol, name in kernel.sizes.items() if symbol in ends}
 
 
-def in_eights(kernel: KernelSpec) -> list[PythonStatement]:
+def divisibility_hints(kernel: KernelSpec) -> list[PythonStatement]:
     """The statements that write these as multiples of 8; none where there are none."""
-    told: list[PythonStatement] = [
+    hints: list[PythonStatement] = [
         Assign((Name(name),), joined(joined(Name(name), "//", Number(8)), "*", Number(8)))
-        for names in row_numbers(kernel)
+        for names in row_divisibility(kernel)
         for name in names.values()
     ]
-    return [If(Name(FLAG), told, note="rows of as many entries, which are moved 8 at a time")] if told else []
+    return [If(Name(FLAG), hints, note="rows of as many entries, which are moved 8 at a time")] if hints else []
 
 
-def are_eights(numbers: Sequence[PythonExpression]) -> PythonExpression:
+def divisible_by_8(numbers: Sequence[PythonExpression]) -> PythonExpression:
     """Whether numbers are multiples of 8, and not all of 16, which the compiler finds out itself."""
     return compared(call("math.gcd", *numbers, Number(16)), "==", Number(8))

@@ -19,7 +19,7 @@ from catdiag.codegen.syntax import (
     joined,
     joined_all,
 )
-from catdiag.codegen.triton.aligned_rows import in_eights
+from catdiag.codegen.triton.aligned_rows import divisibility_hints
 from catdiag.codegen.triton.dependent_launch import triggering, waiting
 from catdiag.codegen.triton.kernel_builder import sized
 from catdiag.codegen.triton.kernel_signature import KernelSpec, widened
@@ -66,10 +66,10 @@ def kernel_function(kernel: KernelSpec) -> KernelFunction:
         if array.ty.element in ("real", "extended")
     ]
     if runs(kernel):
-        body = [*in_eights(kernel), *widened(kernel, tl), *scalars, *in_runs(kernel, tl)]
+        body = [*divisibility_hints(kernel), *widened(kernel, tl), *scalars, *in_runs(kernel, tl)]
     else:
-        told = [*in_eights(kernel), *widened(kernel, tl)]
-        body = [*told, *grid(kernel, tl), *waiting(kernel), *scalars, *triggering(kernel, kernel.body)]
+        first = [*divisibility_hints(kernel), *widened(kernel, tl)]
+        body = [*first, *grid(kernel, tl), *waiting(kernel), *scalars, *triggering(kernel, kernel.body)]
     return KernelFunction(kernel.name, parameters_of(kernel), body, TRITON.jit)
 
 

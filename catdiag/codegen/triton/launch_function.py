@@ -24,7 +24,7 @@ from catdiag.codegen.syntax import (
     length_of,
 )
 from catdiag.codegen.triton.added_results import AddedArray, AddedLines
-from catdiag.codegen.triton.aligned_rows import FLAG, are_eights, row_numbers
+from catdiag.codegen.triton.aligned_rows import FLAG, divisible_by_8, row_divisibility
 from catdiag.codegen.triton.array_accesses import StoredArray
 from catdiag.codegen.triton.dependent_launch import chain_arguments
 from catdiag.codegen.triton.kernel_builder import sized
@@ -349,10 +349,10 @@ class LaunchWriter:
         if kernel.helpers & {"_transposed", "_completed"}:
             arguments.append(f"compiled={self._compiled()}")
         arguments += self._wide(kernel)
-        strides, sizes = row_numbers(kernel)
+        strides, sizes = row_divisibility(kernel)
         if strides or sizes:
             names = [*(self.strides[key] for key in strides), *(self.sizes[symbol] for symbol in sizes)]
-            arguments.append(f"{FLAG}={are_eights([*map(Name, names)])}")
+            arguments.append(f"{FLAG}={divisible_by_8([*map(Name, names)])}")
         warps, stages = self._chosen("num_warps", kernel), self._chosen("num_stages", kernel)
         warps = call("_warps", warps, fallback) if fallback else warps
         # With fewer than 16 rows per warp, merged from several axes, the compiler of Triton 3.6 aborts the process.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from catdiag.codegen.kernel_tree import Parameter
-from catdiag.codegen.triton.aligned_rows import FLAG, row_numbers
+from catdiag.codegen.triton.aligned_rows import FLAG, row_divisibility
 from catdiag.codegen.triton.dependent_launch import chain_constants
 from catdiag.codegen.triton.kernel_signature import KernelSpec
 from catdiag.codegen.triton.tile_runs import runs
@@ -34,7 +34,7 @@ def parameters_of(kernel: KernelSpec) -> tuple[Parameter, ...]:
     constants += ["fast"] if "_tanh" in kernel.helpers else []
     constants += ["compiled"] if kernel.helpers & {"_transposed", "_completed"} else []
     constants += ["wide"] if kernel.reaches else []
-    constants += [FLAG] if any(row_numbers(kernel)) else []
+    constants += [FLAG] if any(row_divisibility(kernel)) else []
     constants += chain_constants(kernel)
     return (*map(Parameter, names), *(Parameter(c, constant=True) for c in constants))
 

@@ -10,7 +10,7 @@ from catdiag.codegen.gluon.gluon_source import DOWN, IMPORTS, helpers_of, source
 from catdiag.codegen.gluon.pipelined_loop import WarpSpecialized
 from catdiag.codegen.kernel_tree import KernelFunction
 from catdiag.codegen.triton.added_results import ADDED, ADDING
-from catdiag.codegen.triton.aligned_rows import row_numbers
+from catdiag.codegen.triton.aligned_rows import row_divisibility
 from catdiag.codegen.triton.buffer_arena import ARENA
 from catdiag.codegen.triton.dependent_launch import DEPENDENT
 from catdiag.codegen.triton.kernel_signature import KernelSpec
@@ -66,8 +66,8 @@ class ModuleText:
         lines = [f'"""{self.about}', "", "Written by catdiag from a derivation: it needs torch and triton only.",
                  '"""', ""]  # fmt: skip
         shared = boxes or self.uses_arena or self.merges or self._chained
-        told = any(any(row_numbers(kernel)) for kernel in self.kernels)
-        imported = [*(["functools"] if shared else []), *(["math"] if shared or told else [])]
+        hinted = any(any(row_divisibility(kernel)) for kernel in self.kernels)
+        imported = [*(["functools"] if shared else []), *(["math"] if shared or hinted else [])]
         imported += ["warnings"] if self.specialized else []
         lines += [*(f"import {name}" for name in imported), ""] if imported else []
         lines += ["import torch", "import triton", "import triton.language as tl"]
