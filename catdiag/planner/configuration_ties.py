@@ -25,7 +25,7 @@ CLOSE = 1.02
 """Of the same tiles within this, the one with fewer stages is the first, and with warp specialization that with one
 more than warpgroups, which may be an iteration apart: with two a load begins when the iteration before is over, which
 took up to 12% longer (H200)."""
-PAIR = 2
+DOUBLE_BUFFERED = 2
 """Buffers of a block, of which one is loaded while the other is multiplied."""
 TIE = 1.05
 """What is predicted alike within this counts as alike."""
@@ -128,8 +128,8 @@ def first_first(ranked: list[Proposal]) -> list[Proposal]:
     tiles with three that are alike come first. On an H200 a sum over 32 heads of products of 8,192 × 128 by 128 × 4,096
     took 622 µs in 128 × 256 with two, and 470 in 128 × 128 with three (523.6 and 524.0 predicted)."""
     best = ranked[0]
-    if best.stages == PAIR and not (best.specialized or best.waits_for_memory):
-        best = next((p for p in ranked if p.stages > PAIR and p.time_s <= CLOSE * best.time_s), best)
+    if best.stages == DOUBLE_BUFFERED and not (best.specialized or best.waits_for_memory):
+        best = next((p for p in ranked if p.stages > DOUBLE_BUFFERED and p.time_s <= CLOSE * best.time_s), best)
     tied = [p for p in ranked if (p.tiles, p.warps) == (best.tiles, best.warps) and p.time_s <= CLOSE * best.time_s]
     tied = [p for p in tied if p.specialized == best.specialized]
     ahead, sign = best.warps // WARPS + 1, -1 if best.waits_for_memory else 1

@@ -112,26 +112,26 @@ def step(name: str, divisors: Mapping[str, Mapping[str, int]]) -> int:
     return math.lcm(*divisors.get(name, {}).values())
 
 
-WIDENED = 64
-"""Rows and columns with which `widened_right` holds."""
+UPCAST_COLUMNS = 64
+"""Rows below which, and columns from which on, `upcast_operands_supported` holds."""
 
 
-def widened_right(
+def upcast_operands_supported(
     products: Iterable[tuple[IntPolynomial, IntPolynomial, IntPolynomial]],
     values: Mapping[str, Any],
     dtype: str | Mapping[str, str],
 ) -> Any:
-    """Whether products, by their rows, columns and depth, whose first factor is made in registers, are right where the
-    second one is widened from 8 bits: with fewer columns, instructions of warpgroups by Triton 3.6 gave wrong results
+    """Whether products, by their rows, columns and depth, whose first operand is made in registers, are right where the
+    second one is upcast from 8 bits: with fewer columns, instructions of warpgroups by Triton 3.6 gave wrong results
     on an H200 (16 and 32 columns of 64 and 128 rows; 64 and 128 columns were right, and so were 32 rows).
 
     >>> g, h = IntPolynomial.of("g"), IntPolynomial.of("h")
-    >>> [bool(widened_right([(g, h, g)], {"g": 64, "h": columns}, "fp8")) for columns in (32, 64)]
+    >>> [bool(upcast_operands_supported([(g, h, g)], {"g": 64, "h": columns}, "fp8")) for columns in (32, 64)]
     [False, True]
     """
     right: Any = True
     if all(element_bytes(kind) > 1 for kind in ((dtype,) if isinstance(dtype, str) else dtype.values())):
         return right
     for rows, columns, _ in products:
-        right = right & ((rows.value(values) < WIDENED) | (columns.value(values) >= WIDENED))
+        right = right & ((rows.value(values) < UPCAST_COLUMNS) | (columns.value(values) >= UPCAST_COLUMNS))
     return right
