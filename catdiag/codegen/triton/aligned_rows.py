@@ -15,7 +15,7 @@ from catdiag.codegen.syntax import Name, Number, PythonExpression, call, compare
 from catdiag.codegen.triton.array_accesses import StoredArray
 from catdiag.codegen.triton.kernel_signature import KernelSpec
 
-FLAG = "eights"
+FLAG = "divisible_by_8"
 """The name of the constant."""
 
 
