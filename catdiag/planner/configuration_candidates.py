@@ -19,7 +19,7 @@ import numpy as np
 from catdiag.category.integer_polynomial import IntPolynomial
 from catdiag.planner.configuration_proposal import Proposal
 from catdiag.planner.configuration_ties import CLOSE, TIE, MemoryBoundTies, first_first
-from catdiag.planner.instruction_shapes import UPCAST_COLUMNS, upcast_operands_supported
+from catdiag.planner.instruction_shapes import upcast_by_warpgroups
 from catdiag.planner.memory_sectors import cuts_of_rows, packed, whole_sector
 from catdiag.planner.plan import plural
 from catdiag.planner.resources.block_resources import Resources
@@ -139,8 +139,8 @@ class Candidates:
         return found
 
     def grid(self) -> dict[str, Any]:
-        """The candidates as arrays: those whose products are long enough. Raises DoesNotFit where none of these is one
-        of which Triton makes a right kernel (`upcast_operands_supported`)."""
+        """The candidates as arrays: those whose products are long enough, made by warpgroups where some are
+        (`upcast_by_warpgroups`)."""
         options = self.options()
         axes = np.meshgrid(*(np.array(v, dtype=np.int64) for v in options.values()), indexing="ij") if options else []
         found = {name: axis.ravel() for name, axis in zip(options, axes, strict=True)}
@@ -153,14 +153,8 @@ class Candidates:
                 ok &= np.asarray(side.value({**self.sizes, **found}) >= self._reach(side, least))
                 ok &= self._packed(side, found)
         if self.search.chip.by_warpgroups:
-            right = ok & upcast_operands_supported(self.emitted.products.passing, {**self.sizes, **found}, self.dtype)
-            if ok.any() and not right.any():
-                raise DoesNotFit(
-                    f"no Triton kernel on {self.search.chip.name}: all tiles give a product {UPCAST_COLUMNS} rows or "
-                    f"more and fewer than {UPCAST_COLUMNS} columns, and its second factor is upcast from 8 bits, of "
-                    "which Triton 3.6 makes wrong kernels; give it fewer rows or more columns, or types of 16 bits"
-                )
-            ok = right
+            quick = ok & upcast_by_warpgroups(self.emitted.products.passing, {**self.sizes, **found}, self.dtype)
+            ok = quick if quick.any() else ok
         wide = ok & self._sectors(found)
         return {name: axis[wide if wide.any() else ok] for name, axis in found.items()}
 

@@ -113,20 +113,20 @@ def step(name: str, divisors: Mapping[str, Mapping[str, int]]) -> int:
 
 
 UPCAST_COLUMNS = 64
-"""Rows below which, and columns from which on, `upcast_operands_supported` holds."""
+"""Rows below which, and columns from which on, `upcast_by_warpgroups` holds."""
 
 
-def upcast_operands_supported(
+def upcast_by_warpgroups(
     products: Iterable[tuple[IntPolynomial, IntPolynomial, IntPolynomial]],
     values: Mapping[str, Any],
     dtype: str | Mapping[str, str],
 ) -> Any:
-    """Whether products, by their rows, columns and depth, whose first operand is made in registers, are right where the
-    second one is upcast from 8 bits: with fewer columns, instructions of warpgroups by Triton 3.6 gave wrong results
-    on an H200 (16 and 32 columns of 64 and 128 rows; 64 and 128 columns were right, and so were 32 rows).
+    """Whether products, by their rows, columns and depth, whose first operand is made in registers, are not written for
+    instructions of single warps for their shape, where the second one is upcast from 8 bits: with fewer columns, ptxas
+    makes wrong instructions of warpgroups (`_dot_of_registers` in `catdiag.codegen.triton.triton_dialect`).
 
     >>> g, h = IntPolynomial.of("g"), IntPolynomial.of("h")
-    >>> [bool(upcast_operands_supported([(g, h, g)], {"g": 64, "h": columns}, "fp8")) for columns in (32, 64)]
+    >>> [bool(upcast_by_warpgroups([(g, h, g)], {"g": 64, "h": columns}, "fp8")) for columns in (32, 64)]
     [False, True]
     """
     right: Any = True

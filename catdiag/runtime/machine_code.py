@@ -21,6 +21,7 @@ from typing import Any
 from catdiag.category.types import size_value
 from catdiag.codegen.triton.launch_checks import HAS_COPY_ENGINE, IS_AMD
 from catdiag.runtime.module_cache import ModuleSource, SourceArgument, imported, launch_options, needed, unseen
+from catdiag.runtime.unwritten_registers import unwritten_registers
 from catdiag.util.errors import CatdiagError
 
 HOPPER = 90
@@ -95,6 +96,14 @@ class Binary:
     def spills(self) -> bool:
         """Whether registers are spilled to local memory."""
         return bool(self.stack or self.spill_stores or self.spill_loads)
+
+    @property
+    def unwritten_registers(self) -> Mapping[str, str]:
+        """Uniform registers that the machine code reads and nothing has written, each with the instruction
+        (`catdiag.runtime.unwritten_registers`): ptxas made a wrong kernel. Not of AMD's chips."""
+        if isinstance(self.arch, str):
+            return {}
+        return unwritten_registers(_tool("nvdisasm", "-c", self.object_code))
 
     @property
     def serializes_products(self) -> bool:
@@ -396,15 +405,20 @@ def _stated(what: re.Pattern[str], assembly: str) -> int:
 
 def _used(cubin: bytes) -> tuple[int, int]:
     """The registers and the bytes of local memory per thread, from `cuobjdump`."""
-    tool = needed("triton.knobs", "a kernel").nvidia.cuobjdump.path
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "kernel.cubin"
-        path.write_bytes(cubin)
-        text = subprocess.run([tool, "-res-usage", str(path)], capture_output=True, text=True, check=True).stdout
+    text = _tool("cuobjdump", "-res-usage", cubin)
     found = _USED.search(text)
     if found is None:
         raise CatdiagError(f"cuobjdump printed {text.strip()[:200]!r}: expected the registers of a kernel")
     return int(found[1]), int(found[2]) + int(found[4])
+
+
+def _tool(name: str, option: str, cubin: bytes) -> str:
+    """What one of NVIDIA's tools, of those that Triton brings, prints of a cubin."""
+    tool = getattr(needed("triton.knobs", "a kernel").nvidia, name).path
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "kernel.cubin"
+        path.write_bytes(cubin)
+        return subprocess.run([tool, option, str(path)], capture_output=True, text=True, check=True).stdout
 
 
 def _spilled(ptx: str, arch: int, metadata: Any) -> tuple[int, int]:

@@ -20,6 +20,8 @@ from catdiag.util.errors import CatdiagError
 
 pytestmark = pytest.mark.triton
 MOST = 227 * 1024
+NARROW = [("bf16", 16, 64, 4), ("bf16", 32, 64, 4), ("fp8", 16, 64, 4)]
+"""Types, columns, rows and warps of products of which ptxas made wrong instructions of warpgroups."""
 
 
 @cd.algorithm("q x -> q", name="peak")
@@ -30,6 +32,12 @@ def peak(A: Any) -> Any:
 @cd.algorithm("q d, x d -> q x", name="scores")
 def scores(A: Any, B: Any) -> Any:
     return cd.einsum("q d, x d -> q x", A, B)
+
+
+@cd.algorithm("q d, x d, x v -> q v", name="of_computed_values")
+def of_computed_values(Q: Any, K: Any, V: Any) -> Any:
+    weights = cd.maximum(cd.einsum("q d, x d -> q x", Q, K), 0)
+    return cd.einsum("q x, x v -> q v", weights, V * V)
 
 
 def windows(*streamed: str) -> cd.category.Diagram:
@@ -44,6 +52,16 @@ class TestCompiled:
     def test_what_is_masked_may_be_of_8_bits(self) -> None:
         for form, tiles in ((peak, {}), (fold_search.find(peak.diagram, "x").diagram, {"s_x": 64})):
             assert compiled_of(form, peak, tiles, "fp8").binaries({"q": 40, "x": 100})
+
+    @pytest.mark.parametrize(("kind", "columns", "rows", "warps"), NARROW)
+    def test_narrow_factors_that_are_made_in_registers_are_read_where_they_lie(
+        self, kind: str, columns: int, rows: int, warps: int
+    ) -> None:
+        form = group.find(of_computed_values.diagram, ["q", "v"])
+        kernel = compiled_of(form, of_computed_values, {"g_q": rows, "g_v": columns}, kind, warps=warps)
+        (code,) = kernel.binaries({"q": 203, "x": 64, "d": 64, "v": 144})
+        assert not code.unwritten_registers
+        assert "wgmma" in code.assembly and "mma.sync" in code.assembly
 
     def test_products_of_8_bits_sum_32_at_least(self) -> None:
         form = group.find(scores.diagram, ["q", "x"])

@@ -107,6 +107,36 @@ def _batched_dot{own}(x, y):
         found = {tl}.dot(x, y)
     return found
 ''',
+    "_batched_dot_of_registers": '''@{jit}.jit
+def _batched_dot_of_registers{own}(x, y):
+    """Products of matrices that are made in registers. One alone is made without a batch."""
+    if x.shape[0] == 1:
+        first = {tl}.reshape(x, (x.shape[1], x.shape[2]))
+        one = _dot_of_registers{own}(first, {tl}.reshape(y, (y.shape[1], y.shape[2])), None)
+        found = {tl}.reshape(one, (1, x.shape[1], y.shape[2]))
+    else:
+        found = {tl}.dot(x, y)
+    return found
+''',
+    "_dot_of_registers": '''@{jit}.jit
+def _dot_of_registers{own}(x, y, total):
+    """A product of matrices that are both made in registers, added to `total`, which may be None.
+
+    With 64 rows and fewer than 64 columns it is made transposed, by instructions of single warps: for that of a
+    warpgroup which reads `x` from registers and `y`, narrow, from shared memory, ptxas 12.8 leaves out how the place of
+    all of `y` but its first 16 rows is begun (a uniform register is read that nothing has written).
+    """
+    if x.shape[0] >= 64 and y.shape[1] < 64:
+        if total is None:
+            found = {tl}.trans({tl}.dot({tl}.trans(y), {tl}.trans(x)))
+        else:
+            found = {tl}.trans({tl}.dot({tl}.trans(y), {tl}.trans(x), {tl}.trans(total)))
+    elif total is None:
+        found = {tl}.dot(x, y)
+    else:
+        found = {tl}.dot(x, y, total)
+    return found
+''',
     "_load": '''@{jit}.jit
 def _load{own}(at, inside, exact: {tl}.constexpr):
     """Entries of an array, 0 outside of it; `exact` says that none is outside."""

@@ -43,6 +43,7 @@ from catdiag.codegen.triton.tile_nodes import (
     TileNode,
     is_outer_product,
     made_in_loop,
+    made_in_registers,
     natural,
     permutes_sums,
     summed_factors,
@@ -387,9 +388,15 @@ class TritonPrinter:
         right = self._matrix(b, batch, summed, columns, kinds[1])
         start, precision = () if accumulator is None else (accumulator,), self.precision(a, b)
         single = bool(batch) and all(d.length == 1 for d in batch) and not (start or precision)
+        of_registers = not precision and all(map(made_in_registers, node.args, kinds)) and (single or not batch)
+        function, total = "tl.dot", start
+        if of_registers:
+            self.helpers.add(function := "_dot_of_registers")
+            total = start or (Number(None),)
         if single:
-            self.helpers.add("_batched_dot")
-        made = call("_batched_dot" if single else "tl.dot", left, right, *start, **precision)
+            self.helpers.add(function := "_batched_dot_of_registers" if of_registers else "_batched_dot")
+            total = ()
+        made = call(function, left, right, *total, **precision)
         return self._completed(made) if start and made_in_loop(a, kinds[0] is not None) else made
 
     def _completed(self, product: PythonExpression) -> PythonExpression:
