@@ -83,6 +83,7 @@ from catdiag.rewrite.stream import cascade, separation_rules
 from catdiag.schedule import full_precision, kernel_work, loop_bounds, pipelines
 from catdiag.testing import error_bounds, tolerance
 from catdiag.testing.float_formats import format_of
+from catdiag.testing.strategies import op_strategies
 from catdiag.util.errors import TypeMismatch
 
 PACKAGE = Path(semantics.__file__).parents[1]
@@ -192,6 +193,7 @@ OPERATIONS: dict[str, Collection[type[Op]]] = {
     "values that it takes by conditions": skip_support.SUPPORT_RULES,
     "sums with deferred scaling": deferred_scaling.DEFERRED,
     "results with merged axes": merge_axes.REMADE,
+    "kinds of random boxes": op_strategies.KINDS,
 }
 """The classes of operations of each reading."""
 

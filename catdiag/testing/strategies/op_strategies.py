@@ -2,13 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from catdiag.category.box_types import rename_box
 from catdiag.category.diagram import Diagram, box, of_box
-from catdiag.category.ops import Box, Reindex, const_box, index_box, map_box, reindex_box, size_box
+from catdiag.category.op_facts import scalar_function
+from catdiag.category.ops import (
+    Box,
+    Call,
+    Const,
+    Einsum,
+    FoldOp,
+    Generic,
+    GroupOp,
+    Index,
+    Map,
+    Op,
+    Reduce,
+    Reindex,
+    Rename,
+    SizeOf,
+    View,
+    const_box,
+    index_box,
+    map_box,
+    op_row,
+    reindex_box,
+    size_box,
+)
 from catdiag.category.scalars import MONOIDS, SCALARS, Apply, Cast
 from catdiag.category.substitution import call
 from catdiag.category.types import BYTES, ArrayType, Axis, Ty
@@ -21,10 +44,12 @@ from catdiag.util.errors import CatdiagError
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
 
-BOX_KINDS = (
-    "map", "apply", "cast", "reduce", "einsum", "rename", "reindex", "view", "index", "size", "const", "call",
-    "generic", "fold", "group",
-)  # fmt: skip
+KINDS: Mapping[type[Op], str] = {
+    Map: "map", Reduce: "reduce", Einsum: "einsum", Rename: "rename", Reindex: "reindex", View: "view",
+    Index: "index", SizeOf: "size", Const: "const", Call: "call", Generic: "generic", FoldOp: "fold", GroupOp: "group",
+}  # fmt: skip
+"""The kind of each operation, but for uninterpreted functions and casts."""
+BOX_KINDS = ("map", "apply", "cast", *list(KINDS.values())[1:])
 """The kinds of boxes that strategies distinguish."""
 _NAMES = ("q", "x", "d", "h")
 
@@ -36,11 +61,8 @@ def kind_of(box: Box) -> str:
     >>> kind_of(map_box(Cast("bf16"), [ArrayType()])), kind_of(map_box("exp", [ArrayType()]))
     ('cast', 'map')
     """
-    name = type(box.op).__name__.lower().removesuffix("op")
-    if name == "map":
-        fn = getattr(box.op, "fn", "")
-        return type(fn).__name__.lower() if isinstance(fn, (Apply, Cast)) else "map"
-    return "size" if name == "sizeof" else name
+    fn = scalar_function(box.op)
+    return "apply" if isinstance(fn, Apply) else "cast" if isinstance(fn, Cast) else op_row(KINDS, box, "drawn")
 
 
 def kind_name(box: Box) -> str:
