@@ -62,6 +62,18 @@ def quantity(value: object, unit: str) -> int | float:
     return float(exact)
 
 
+def bytes_text(count: float, digits: int = 4) -> str:
+    """A number of bytes with a binary prefix, to so many digits.
+
+    >>> bytes_text(98816), bytes_text(232448, 3), bytes_text(100)
+    ('96.5 KiB', '227 KiB', '100 B')
+    """
+    power = next((power for power in (4, 3, 2, 1) if count >= 1024**power), 0)
+    scaled = count / 1024**power
+    number = f"{scaled:.{digits}g}" if scaled < 10**digits - 0.5 else f"{round(scaled):,}"
+    return f"{number} {('', *_BINARY)[power]}B"
+
+
 def _scale(value: str, given: str, unit: str) -> Fraction:
     for known in _UNITS:
         prefix = given.removesuffix(known)

@@ -10,6 +10,7 @@ from pathlib import Path
 from catdiag.cli.exit_status import REFUTED, WRONG_USE, fail, shown
 from catdiag.cli.kernel_lines import kernel_files, traced
 from catdiag.kernel import READING_ORDER
+from catdiag.util.line_breaking import filled
 
 AXIOMS = {
     "A1": "two arrays are equal iff they agree at every index in range",
@@ -132,10 +133,5 @@ def _files(counts: Mapping[str, int]) -> Iterator[str]:
 
 def _paragraph(text: str, head: str, width: int = 120) -> Iterator[str]:
     """Text wrapped to a width, the first line after a head, the others indented under it."""
-    line = head
-    for word in text.split():
-        if len(line) + len(word) > width and line.strip():
-            yield line.rstrip()
-            line = " " * len(head)
-        line += word + " "
-    yield line.rstrip()
+    for k, line in enumerate(filled(text.split(), width - len(head))):
+        yield f"{' ' * len(head) if k else head}{line}"

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from catdiag.codegen.syntax import FunctionCall, Name, Number, PythonExpression, TupleOf
+from catdiag.util.line_breaking import filled
 
 _WIDTH = 116
 """The longest line with a comment beside it: a longer comment stands above its line."""
@@ -111,11 +112,6 @@ class Parameter:
     constant: bool = False
     default: PythonExpression | None = None
 
-    @property
-    def shown(self) -> str:
-        """The parameter in a kernel's signature."""
-        return f"{self.name}: tl.constexpr" if self.constant else self.name
-
 
 @dataclass(frozen=True)
 class KernelFunction:
@@ -133,6 +129,19 @@ class KernelCode:
 
     functions: Mapping[str, KernelFunction]
     constants: Mapping[str, Number] = field(default_factory=dict)
+
+
+def listed(arguments: Sequence[str], indent: int = 4, width: int = 104) -> list[str]:
+    """Arguments, with a comma after each, in lines with so many characters beside their indentation."""
+    lines = filled(arguments, width, ", ")
+    return [" " * indent + line + ("," if k == len(lines) - 1 else "") for k, line in enumerate(lines)]
+
+
+def function_text(function: KernelFunction, about: str, module: str) -> list[str]:
+    """The lines of a function, with a docstring, in a language of tiles that has this module."""
+    shown = [f"{p.name}: {module}.constexpr" if p.constant else p.name for p in function.parameters]
+    head = [f"@{function.jit}.jit", f"def {function.name}(", *listed(shown), "):"]
+    return [*head, f'    """{about}"""', *printed(function.body, 1)]
 
 
 def printed(body: Sequence[PythonStatement], depth: int = 0) -> list[str]:

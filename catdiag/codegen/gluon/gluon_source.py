@@ -18,8 +18,9 @@ from catdiag.codegen.kernel_tree import (
     Line,
     Parameter,
     PythonStatement,
+    function_text,
+    listed,
     names_of,
-    printed,
 )
 from catdiag.codegen.syntax import ListOf, Name, Number, PythonExpression, call, dotted, joined, length_of, method
 from catdiag.codegen.triton.dependent_launch import chain_constants, triggering, waiting
@@ -205,9 +206,7 @@ def source(a: WarpSpecialized, trees: Sequence[KernelFunction]) -> list[str]:
     lines: list[str] = []
     for tree, text in zip(trees, about, strict=True):
         lines += ["", ""] if lines else []
-        parameters = [f"{p.name}: gl.constexpr" if p.constant else p.name for p in tree.parameters]
-        lines += [f"@{tree.jit}.jit", f"def {tree.name}(", *_wrapped(parameters), "):", f'    """{text}"""']
-        lines += printed(tree.body, 1)
+        lines += function_text(tree, text, GLUON.module)
     return lines
 
 
@@ -246,8 +245,8 @@ def _start(a: WarpSpecialized, consumer: Sequence[str], producer: Sequence[str])
     for count in range(1, MOST + 1):
         lines = [f"    {'if' if count == 1 else 'elif'} {groups} == {count}:", "        gl.warp_specialize(["]
         for k in range(count):
-            lines += [f"            ({a.compute.name}, (", *_wrapped([str(k), *consumer], 16), "            )),"]
-        lines += [f"            ({a.load.name}, (", *_wrapped(producer, 16), "            )),"]
+            lines += [f"            ({a.compute.name}, (", *listed([str(k), *consumer], 16, 88), "            )),"]
+        lines += [f"            ({a.load.name}, (", *listed(producer, 16, 88), "            )),"]
         warps = [4] * (count - 1) + [1]
         lines.append(f"        ], {warps}, {[REGISTERS[count]] * (count - 1) + [FEW]})")
         body += (Line(line[4:]) for line in lines)
@@ -279,14 +278,3 @@ def _scalars(kernel: KernelSpec) -> list[PythonStatement]:
         for array, name in kernel.scalars.items()
         if array.ty.element in ("real", "extended")
     ]
-
-
-def _wrapped(names: Sequence[str], indent: int = 4) -> list[str]:
-    """Names separated by commas, broken into lines of bounded length."""
-    lines, line = [], ""
-    for name in names:
-        if len(line) + len(name) > 104 - indent:
-            lines.append(" " * indent + line.rstrip())
-            line = ""
-        line += f"{name}, "
-    return [*lines, " " * indent + line.rstrip()]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from catdiag.category.types import size_symbols
-from catdiag.codegen.kernel_tree import Assign, KernelFunction, PythonStatement, printed
+from catdiag.codegen.kernel_tree import Assign, KernelFunction, PythonStatement
 from catdiag.codegen.syntax import (
     BinaryOperation,
     ListOf,
@@ -43,18 +43,6 @@ def indented(lines: Sequence[str]) -> list[str]:
         if line or (found and found[-1]):
             found.append("    " + line if line else "")
     return found
-
-
-def kernel_text(kernel: KernelSpec, tree: KernelFunction) -> list[str]:
-    """The source of a kernel, whose tree `kernel_function` gives."""
-    lines = [f"@{tree.jit}.jit", f"def {tree.name}("]
-    line = ""
-    for name in (p.shown for p in tree.parameters):
-        if len(line) + len(name) > 104:
-            lines.append("    " + line.rstrip())
-            line = ""
-        line += f"{name}, "
-    return [*lines, "    " + line.rstrip(), "):", f'    """{kernel.note}."""', *printed(tree.body, 1)]
 
 
 def kernel_function(kernel: KernelSpec) -> KernelFunction:

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from catdiag.category.types import ArrayType, Size
+from catdiag.codegen.kernel_tree import listed
 from catdiag.codegen.names import Names
 from catdiag.codegen.syntax import (
     TIMES,
@@ -392,15 +393,8 @@ class LaunchWriter:
     def _call(self, function: str, arguments: Sequence[object], then: str = "") -> None:
         """Writes a call, broken into lines, followed by `then`."""
         indent = " " * (len(function) - len(function.lstrip()))
-        self.write(f"{function}(")
-        line = ""
-        for argument in map(str, arguments):
-            if len(line) + len(argument) > 100:
-                self.write(f"{indent}    {line}")
-                line = ""
-            line += f"{' ' if line else ''}{argument},"
-        self.write(f"{indent}    {line}")
-        self.write(f"{indent}){then}")
+        for line in (f"{function}(", *listed([*map(str, arguments)], len(indent) + 4, 101), f"{indent}){then}"):
+            self.write(line)
 
     def _specialized_launch(self, specialized: WarpSpecialized, plain: KernelSpec, count: PythonExpression) -> None:
         """The launch of a warp-specialized kernel, under the condition that chip, tiles and tensors allow it."""

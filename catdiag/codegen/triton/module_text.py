@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from catdiag.codegen.gluon.gluon_source import CHECKS as GROUPS
 from catdiag.codegen.gluon.gluon_source import DOWN, IMPORTS, helpers_of, source
 from catdiag.codegen.gluon.pipelined_loop import WarpSpecialized
-from catdiag.codegen.kernel_tree import KernelFunction
+from catdiag.codegen.kernel_tree import KernelFunction, function_text
 from catdiag.codegen.triton.added_results import ADDED, ADDING
 from catdiag.codegen.triton.aligned_rows import row_divisibility
 from catdiag.codegen.triton.buffer_arena import ARENA
 from catdiag.codegen.triton.dependent_launch import DEPENDENT
 from catdiag.codegen.triton.kernel_signature import KernelSpec
-from catdiag.codegen.triton.kernel_source import indented, kernel_text
+from catdiag.codegen.triton.kernel_source import indented
 from catdiag.codegen.triton.launch_checks import (
     AMD,
     BOXED,
@@ -87,7 +87,7 @@ class ModuleText:
         for helper in helpers:
             lines += [helper_text(helper, TRITON), ""]
         for kernel, tree in plain:
-            lines += [*kernel_text(kernel, tree), "", ""]
+            lines += [*function_text(tree, f"{kernel.note}.", TRITON.module), "", ""]
         if any(k.added for k in self.kernels):
             lines += [*ADDING.splitlines(), "", ""]
         if warp_specialized:

@@ -12,6 +12,7 @@ from catdiag.draw.listing.program_lines import KernelListing, LineText
 from catdiag.draw.listing.size_text import Wording
 from catdiag.draw.scene import Curve, Frame, Item, Label, LabelRole, Point2D, Shape, StraightLine, straight
 from catdiag.draw.text_width import text_width
+from catdiag.util.line_breaking import filled
 
 ROW, FURTHER, HEAD = 17.0, 12.0, 13.0
 """The heights of a line of the program, of each further line of its text, and of a line above the columns."""
@@ -94,15 +95,7 @@ def wrapped(text: str, width: float, role: LabelRole = "body", after: str = "") 
     >>> wrapped("start: a = 0, b = 0", 80, after=",")
     ['start: a = 0,', 'b = 0']
     """
-    lines = [""]
-    for word in text.split(f"{after} "):
-        longer = f"{lines[-1]}{after} {word}" if lines[-1] else word
-        if lines[-1] and text_width(longer, role) > width:
-            lines[-1] += after
-            lines.append(word)
-        else:
-            lines[-1] = longer
-    return lines
+    return filled(text.split(f"{after} "), width, f"{after} ", lambda line: text_width(line, role))
 
 
 class Table:

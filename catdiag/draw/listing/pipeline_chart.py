@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from catdiag.chip import hardware as chips
+from catdiag.chip.units import bytes_text
 from catdiag.draw.listing.kernel_table import wrapped
 from catdiag.draw.scene import Curve, Frame, Item, Label, Scene, Shape, StraightLine, straight
 from catdiag.draw.text_width import text_width
@@ -161,11 +162,6 @@ def _chip(plan: KernelPlan, given: Hardware | str | None) -> Hardware | None:
     rates = {e.bytes_per_s for e in plan.edges}
     known = chip is not None and {chip.l2_bytes_per_s, chip.hbm_bytes_per_s * chip.sustained["hbm"]} & rates
     return chip if known else None
-
-
-def bytes_text(size: int) -> str:
-    """Bytes, in KiB where that is short."""
-    return f"{size / 1024:g} KiB" if size % 64 == 0 and size >= 1024 else f"{size:,} B"
 
 
 # -- drawing ---------------------------------------------------------------------------------------------------------

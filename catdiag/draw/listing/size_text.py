@@ -9,6 +9,7 @@ from catdiag.category.formula import SUM, Formula, added, infix, number, of_poly
 from catdiag.category.index_maps import read_off
 from catdiag.category.integer_polynomial import IntPolynomial
 from catdiag.category.types import ArrayType, Size
+from catdiag.chip.units import bytes_text
 from catdiag.cost.traffic_by_level import level_symbol
 from catdiag.schedule.kernel_analysis import Account
 from catdiag.schedule.lowered_kernel import LoweredKernel
@@ -145,10 +146,7 @@ class Wording:
         """
         if self.unit != "bytes":
             return f"{value:,}"
-        for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
-            if value >= size:
-                return f"{value / size:.4g} {unit}" if value / size < 9999.5 else f"{round(value / size):,} {unit}"
-        return f"{value} B"
+        return bytes_text(value)
 
 
 def shown(size: Size, named: Callable[[str], Formula] = symbol) -> Formula:

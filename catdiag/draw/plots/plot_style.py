@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from catdiag.draw.scene import spans
 from catdiag.draw.theme import LEVEL_COLORS, LIGHT
 from catdiag.util.errors import CatdiagError
+from catdiag.util.line_breaking import filled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -143,18 +144,6 @@ def quantity(number: float, unit: str = "", digits: int = 3) -> str:
             if abs(number) >= scale:
                 return f"{_short(number / scale, digits)} {prefix}{unit}"
     return f"{_short(number, digits)} {unit}".strip()
-
-
-def room(number: float) -> str:
-    """Bytes of a memory with binary prefixes (powers of 1,024).
-
-    >>> room(232448), room(52428800), room(100)
-    ('227 KiB', '50 MiB', '100 B')
-    """
-    for power, prefix in ((4, "TiB"), (3, "GiB"), (2, "MiB"), (1, "KiB")):
-        if number >= 1024**power:
-            return f"{_short(number / 1024**power, 3)} {prefix}"
-    return f"{_short(number, 3)} B"
 
 
 def _short(number: float, digits: int) -> str:
@@ -380,12 +369,5 @@ def shortened(text: str, letters: int = 30) -> str:
 
 def wrapped(text: str, size: float, width: float) -> list[str]:
     """A text in lines of at most `width` points, broken between words."""
-    lines: list[str] = []
-    line = ""
-    for word in (part for whole in text.split(" ") for part in _hyphenated(whole, size, width)):
-        longer = f"{line} {word}" if line else word
-        if line and text_width(longer, size) > width:
-            lines.append(line)
-            longer = word
-        line = longer
-    return [*lines, line] if line else lines
+    words = [part for whole in text.split(" ") for part in _hyphenated(whole, size, width)] if text else []
+    return filled(words, width, measure=lambda line: text_width(line, size))

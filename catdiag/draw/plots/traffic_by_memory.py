@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from catdiag.bounds.lower_bound import assumptions, lower_bound
 from catdiag.chip import hardware
+from catdiag.chip.units import bytes_text
 from catdiag.cost.traffic import IO, io
 from catdiag.draw.plots.plot_numbers import at, name_of
 from catdiag.draw.plots.plot_style import (
@@ -28,7 +29,6 @@ from catdiag.draw.plots.plot_style import (
     listed,
     panels,
     quantity,
-    room,
     styled,
     text_width,
     wrapped,
@@ -328,7 +328,7 @@ def _draw(ax: Axes, shown: Capacities) -> None:
     _draw_marks(ax, shown)
     ax.xaxis.set_major_locator(LogLocator(base=2 if data else 10, numticks=9))
     ax.xaxis.set_minor_formatter(NullFormatter())
-    ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: room(value) if data else quantity(value)))
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: bytes_text(value, 3) if data else quantity(value)))
     decades(ax.yaxis, "B" if data else "")
     ax.set_xlabel(f"memory of a group, {shown.unit}")
     ax.set_ylabel(f"transfers of the whole run, {shown.unit}")
@@ -393,7 +393,7 @@ def _draw_marks(ax: Axes, shown: Capacities) -> None:
         if low <= capacity <= high:
             ax.axvline(capacity, color=LEVELS[2], lw=1.0, linestyle=DASHES[3], zorder=1)
             ax.annotate(
-                f"{name}, {room(capacity)}",
+                f"{name}, {bytes_text(capacity, 3)}",
                 (capacity, 1),
                 xycoords=("data", "axes fraction"),
                 xytext=(3 if place else -3, -4),
