@@ -8,6 +8,7 @@ one place, `kernel/semantics.py`.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -345,6 +346,16 @@ def array_name(box: Box, k: int = 0) -> str:
             break
         box, k = graph.nodes[place].box, wire - graph.first_wires()[place]
     return f"{box.name} [{' '.join(box.cod[k].names)}]"
+
+
+def numbered(name: str, before: int) -> str:
+    """The name of an array before which so many others had it.
+
+    >>> numbered("mul [q x]", 0), numbered("mul [q x]", 1), numbered("sum[x]", 1)
+    ('mul [q x]', 'mul_1 [q x]', 'sum_1[x]')
+    """
+    word = re.split(r"[ \[]", name, maxsplit=1)[0]
+    return f"{word}_{before}{name[len(word) :]}" if before else name
 
 
 def _joined(types: Sequence[ArrayType]) -> str:

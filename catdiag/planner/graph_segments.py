@@ -12,7 +12,6 @@ stages of the stored order, and what is read across it is saved.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,7 +21,7 @@ from itertools import pairwise
 from catdiag.category.diagram import Diagram, Graph, Node, of_graph, reachable
 from catdiag.category.graph_writer import GraphWriter, part_of
 from catdiag.category.op_facts import elementwise, reverses
-from catdiag.category.ops import Box, Call, Einsum, Generic, GroupOp, array_name, bodies
+from catdiag.category.ops import Box, Call, Einsum, Generic, GroupOp, array_name, bodies, numbered
 from catdiag.category.substitution import inline
 from catdiag.category.types import STORED
 from catdiag.planner.saved_views import inlined, saved_views
@@ -194,7 +193,7 @@ class StageSequence:
                 known = variables.get(node.box.line or "")
                 named = known is not None and known[1] is node.box and k == 0
                 w, name = self.first[place] + k, known[0] if named and known else array_name(node.box, k)
-                names[w] = _numbered(name, counts[name])
+                names[w] = numbered(name, counts[name])
                 counts[name] += self._last.get(w, -1) > self.stage.get(place, 0)  # it may be read across a cut
         return names
 
@@ -397,13 +396,6 @@ class StageSequence:
             found.add(place)
             todo.extend(self.graph.nodes[place].inputs)
         return found
-
-
-def _numbered(name: str, before: int) -> str:
-    """The name of an array before which so many others had it: `mul_1 [q x]` comes after `mul [q x]`, and `sum_1[x]`
-    after `sum[x]`."""
-    word = re.split(r"[ \[]", name, maxsplit=1)[0]
-    return f"{word}_{before}{name[len(word) :]}" if before else name
 
 
 def _named_boxes_whole(diagram: Diagram) -> Diagram:

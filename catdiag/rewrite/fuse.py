@@ -15,12 +15,12 @@ from dataclasses import dataclass, field
 
 from catdiag.category.diagram import Diagram, Node, of_graph
 from catdiag.category.graph_writer import GraphWriter
-from catdiag.category.ops import NULLARY, Box, FoldOp, GroupOp, array_name
+from catdiag.category.ops import Box, GroupOp, array_name, numbered
 from catdiag.category.substitution import inline
 from catdiag.category.types import ArrayType, Axis, Ty
 from catdiag.rewrite.derivation import Derivation, NotProved, titled
 from catdiag.rewrite.steps import Fuse
-from catdiag.schedule.live_ranges import is_view
+from catdiag.schedule.live_ranges import is_view, rematerialized, view_roots
 from catdiag.util.errors import NotFusable, source_place
 from catdiag.util.topological_order import topological_order
 
@@ -49,63 +49,45 @@ class Opened:
     diagram: Diagram
     atoms: list[Atom] = field(default_factory=list)
     types: list[ArrayType] = field(default_factory=list)
-    maker: list[int] = field(default_factory=list)
-    free: list[bool] = field(default_factory=list)
-    root: list[int] = field(default_factory=list)
     torn: set[int] = field(default_factory=set)
-    outputs: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         flat = self.diagram
-        for ty in flat.dom:
-            self._wire(ty, -1, False, None)
-        wires = list(range(len(flat.dom)))
+        writer, self.types = GraphWriter(flat.dom), list(flat.dom)
+        self._tiles: list[Tiles] = []
+        wires, torn = list(range(len(flat.dom))), list[int]()
         ends: dict[int, tuple[Tiles, ArrayType]] = {}
         for node in flat.graph.nodes:
             op, inputs = node.box.op, [wires[w] for w in node.inputs]
             if not isinstance(op, GroupOp):
-                wires += self._put(node.box, inputs, (), {})
+                wires += self._put(writer, node.box, inputs, (), {})
                 continue
             axes = {a.name: a for ty in (*node.box.dom, *node.box.cod) for a in ty.axes}
             wholes = {name: axes[name] for name, _ in op.tiles}
             body = inline(op.body)
-            for w, ty in zip(inputs, body.dom, strict=True):
-                if w in ends and ends[w] != (op.tiles, ty):
-                    self.torn.add(self.root[w])
+            torn += [w for w, ty in zip(inputs, body.dom, strict=True) if ends.get(w, (op.tiles, ty)) != (op.tiles, ty)]
             inner = list(inputs)
             for n in body.graph.nodes:
-                inner += self._put(n.box, [inner[w] for w in n.inputs], op.tiles, wholes)
+                inner += self._put(writer, n.box, [inner[w] for w in n.inputs], op.tiles, wholes)
             made = [inner[w] for w in body.graph.outputs]
             ends.update({w: (op.tiles, ty) for w, ty in zip(made, body.cod, strict=True)})
             wires += made
         self.outputs = tuple(wires[w] for w in flat.graph.outputs)
+        graph = writer.graph(self.outputs)
+        self.maker, self.root = graph.makers(), view_roots(graph)
+        self.free = rematerialized(graph, [False] * len(graph.dom))
+        self.torn = {self.root[w] for w in torn}
+        for (wires_made, n), tiles in zip(graph.wired(), self._tiles, strict=True):
+            light = is_view(n.box) or (bool(wires_made) and all(self.free[w] for w in wires_made))
+            self.atoms.append(Atom(n.box, tiles, tuple(n.inputs), tuple(wires_made), light))
 
-    def _wire(self, ty: ArrayType, maker: int, free: bool, root: int | None) -> int:
-        self.types.append(ty)
-        self.maker.append(maker)
-        self.free.append(free)
-        self.root.append(len(self.root) if root is None else root)
-        return len(self.types) - 1
-
-    def _put(self, box: Box, reads: Sequence[int], tiles: Tiles, wholes: Mapping[str, Axis]) -> list[int]:
-        """Adds a box as an atom, with full types for its results, and gives the wires that it makes."""
-        view = is_view(box)
-        source = isinstance(box.op, NULLARY)
-        rematerialized = source or (
-            bool(reads) and all(self.free[w] for w in reads) and not isinstance(box.op, (FoldOp, GroupOp))
-        )
-        free = [rematerialized and (source or view or not ty.axes) for ty in box.cod]
-        made = [
-            self._wire(
-                ArrayType(tuple(wholes.get(a.name, a) for a in ty.axes), ty.element),
-                len(self.atoms),
-                inlined,
-                self.root[reads[0]] if view else None,
-            )
-            for ty, inlined in zip(box.cod, free, strict=True)
-        ]
-        self.atoms.append(Atom(box, tiles, tuple(reads), tuple(made), view or (bool(made) and all(free))))
-        return made
+    def _put(
+        self, writer: GraphWriter, box: Box, reads: Sequence[int], tiles: Tiles, wholes: Mapping[str, Axis]
+    ) -> list[int]:
+        """Adds a box with full types for its results, and gives the wires that it makes."""
+        self._tiles.append(tiles)
+        self.types += [ArrayType(tuple(wholes.get(a.name, a) for a in ty.axes), ty.element) for ty in box.cod]
+        return list(writer.made(box, reads))
 
     def readers(self) -> dict[int, list[int]]:
         """For each stored wire the atoms that read it, directly or through views."""
@@ -135,8 +117,8 @@ class Opened:
                 continue
             atom = self.atoms[self.maker[w]]
             name = array_name(atom.box, atom.makes.index(w))
+            names = [numbered(name, count[name])]
             count[name] += 1
-            names = [name if count[name] == 1 else f"{name} #{count[name]}"]
             for k in forms.get(w, ()):
                 line = self.atoms[k].box.line
                 if line is not None and last.get(line) == k:
