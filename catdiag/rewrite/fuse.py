@@ -75,7 +75,7 @@ class Opened:
         self.outputs = tuple(wires[w] for w in flat.graph.outputs)
         graph = writer.graph(self.outputs)
         self.maker, self.root = graph.makers(), view_roots(graph)
-        self.free = rematerialized(graph, [False] * len(graph.dom))
+        self.free = rematerialized(graph, [False] * len(graph.dom), masks=False)
         self.torn = {self.root[w] for w in torn}
         for (wires_made, n), tiles in zip(graph.wired(), self._tiles, strict=True):
             light = is_view(n.box) or (bool(wires_made) and all(self.free[w] for w in wires_made))

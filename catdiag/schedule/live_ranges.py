@@ -74,11 +74,11 @@ def pointwise(box: Box) -> bool:
     return elementwise(box) or isinstance(box.op, INDEX_MAPS)
 
 
-def rematerialized(graph: Graph, given: Sequence[bool]) -> list[bool]:
+def rematerialized(graph: Graph, given: Sequence[bool], masks: bool = True) -> list[bool]:
     """For each wire, whether it is rematerialized: computed again where it is read, so that it takes no memory.
 
-    These are positions, sizes and constants, and what is made of those only and is elementwise or a scalar. `given`
-    says it of the graph's inputs.
+    These are positions, sizes and constants, and what is made of those only and is elementwise or a scalar; without
+    `masks`, no array that is computed from them, such as a mask. `given` says it of the graph's inputs.
     """
     free = list(given)
     for node in graph.nodes:
@@ -87,7 +87,8 @@ def rematerialized(graph: Graph, given: Sequence[bool]) -> list[bool]:
             free.append(True)
             continue
         closed = all(free[w] for w in node.inputs) and not isinstance(op, (FoldOp, GroupOp))
-        free.extend(closed and (is_view(node.box) or pointwise(node.box) or not t.axes) for t in node.box.cod)
+        same = is_view(node.box) or (masks and pointwise(node.box))
+        free.extend(closed and (same or not t.axes) for t in node.box.cod)
     return free
 
 

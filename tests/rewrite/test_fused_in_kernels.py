@@ -12,6 +12,7 @@ from catdiag.category.box_types import check
 from catdiag.category.ops import GroupOp
 from catdiag.category.substitution import inline
 from catdiag.execute.interpreter import run
+from catdiag.planner.graph_segments import StageSequence
 from catdiag.rewrite.fuse import Opened, arrange
 from catdiag.simulate.machine import count
 
@@ -115,6 +116,14 @@ def test_the_machine_moves_what_the_formulas_say(data):
     apart = arrange(program, [])
     assert sum(moved(fused, sizes)) <= sum(moved(apart, sizes))
     assert all(isinstance(b.op, GroupOp) or not b.dom for b in apart.boxes if b.name == "kernel")
+
+
+def test_a_second_array_of_a_name_has_the_number_that_it_has_in_plans():
+    program = chain(4)
+    names = [own[0] for own in Opened(inline(program.diagram)).named().values()]
+    assert names == ["mul [q x]", "exp [q x]", "mul_1 [q x]"]
+    assert [name for name in StageSequence(program.diagram).names.values() if name in names] == names
+    assert len(program.fuse(saved="mul_1 [q x]").diagram.boxes) == 2
 
 
 def test_a_name_that_is_none():
