@@ -15,10 +15,11 @@ def _none(op: ops.Op) -> frozenset[str]:
     return frozenset()
 
 
-def _with_parts(axis: Axis) -> Iterator[str]:
+def with_parts(axis: Axis) -> Iterator[str]:
+    """The name of an axis and those of its parts."""
     yield axis.name
     for part in axis.parts:
-        yield from _with_parts(part)
+        yield from with_parts(part)
 
 
 NAMED_AXES: Mapping[type[ops.Op], Callable[[Any], frozenset[str]]] = {
@@ -26,7 +27,7 @@ NAMED_AXES: Mapping[type[ops.Op], Callable[[Any], frozenset[str]]] = {
     ops.Reduce: lambda op: frozenset((op.axis,)),
     ops.Einsum: _none,
     ops.Rename: lambda op: frozenset(name for pair in op.pairs for name in pair),
-    Reindex: lambda op: frozenset(_with_parts(op.axis)),
+    Reindex: lambda op: frozenset(with_parts(op.axis)),
     View: lambda op: frozenset((*(a.name for a in op.index_axes), *(n for read in op.reads for n, _ in read.at))),
     ops.Index: lambda op: frozenset((op.axis,)),
     ops.SizeOf: _none,

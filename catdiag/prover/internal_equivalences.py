@@ -22,8 +22,10 @@ from numpy.typing import NDArray
 
 from catdiag.category.diagram import Diagram, of_graph
 from catdiag.category.graph import Graph
-from catdiag.category.ops import ARITHMETIC, NULLARY
+from catdiag.category.named_axes import named_axes, with_parts
+from catdiag.category.ops import ARITHMETIC, NULLARY, bodies
 from catdiag.category.substitution import inline
+from catdiag.category.traversal import all_diagrams
 from catdiag.category.types import ArrayType, Ty, size_symbols
 from catdiag.kernel.terms import KernelError
 from catdiag.prover.assumptions import meeting, symbols_of
@@ -153,7 +155,7 @@ def _shapes(run: Comparison) -> list[dict[str, int]]:
     fitting = [s for s in found if run.cells(s) <= _CELLS]
     apart = sorted(fitting, key=lambda s: (-len(set(s.values())), sum(s.values())))
     unique = {tuple(s.values()): s for s in (*apart[:1], *fitting[:1], *apart[1:])}
-    return list(unique.values())[:_SHAPES]
+    return [run.in_reach(sizes) for sizes in [*unique.values()][:_SHAPES]]
 
 
 def _run(run: Comparison, sizes: dict[str, int]) -> Iterator[list[Floats]]:
@@ -215,8 +217,29 @@ def _orders(left: ArrayType, right: ArrayType, names: Mapping[str, str]) -> Iter
             return
 
 
+def axes_that_meet(diagram: Diagram) -> dict[str, set[str]]:
+    """For each axis of a diagram those that a box has beside it, by name. Others may get its name.
+
+    >>> import catdiag as cd
+    >>> f = cd.algorithm("q d, x d -> q")(lambda A, B: cd.sum(A, "d") * cd.sum(cd.sum(B, "d"), "x"))
+    >>> {name: sorted(others) for name, others in sorted(axes_that_meet(f.diagram).items())}
+    {'d': ['q', 'x'], 'q': ['d'], 'x': ['d']}
+    """
+    found: dict[str, set[str]] = {}
+    for node in diagram.graph.nodes:
+        # A box is mapped over axes by their names, which those in its body must not be.
+        boxes = [node.box, *(box for body in bodies(node.box.op) for item in all_diagrams(body) for box in item.boxes)]
+        types = [ty for box in boxes for ty in (*box.dom, *box.cod)]
+        names = {name for ty in types for axis in ty.axes for name in with_parts(axis)}
+        names.update(*map(named_axes, boxes))
+        for name in names:
+            found.setdefault(name, set()).update(names - {name})
+    return found
+
+
 def axis_names(screened: Screened) -> dict[str, str]:
     """Names of axes that the right program makes, each with the name of the left program's axis that it stands for.
+    Two that no box has both may stand for one.
 
     >>> import catdiag as cd
     >>> f = cd.algorithm("q d, x d -> q")(
@@ -232,7 +255,7 @@ def axis_names(screened: Screened) -> dict[str, str]:
     types = left.wire_types(), right.wire_types()
     outside = [{a.name for ty in (*d.dom, *d.cod) for a in ty.axes} for d in (screened.left, screened.right)]
     found = {name: name for name in outside[1]}
-    ours = _cuttable(screened.left)
+    ours, met = _cuttable(screened.left), axes_that_meet(screened.right)
     for b in _cuttable(screened.right):
         for a in screened.near(ours, b):
             match = next((o for o in _orders(types[0][a], types[1][b], found) if screened.equal(a, b, o)), None)
@@ -240,7 +263,7 @@ def axis_names(screened: Screened) -> dict[str, str]:
                 continue
             for k, axis in zip(match, types[1][b].axes, strict=True):
                 name = types[0][a].axes[k].name
-                if axis.name not in found and name not in found.values():
+                if axis.name not in found and not any(found.get(other) == name for other in met[axis.name]):
                     found[axis.name] = name
             break
     return {name: other for name, other in found.items() if name != other}

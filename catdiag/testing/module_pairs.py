@@ -134,12 +134,13 @@ def with_axes_of(one: Diagram, other: Diagram) -> Diagram:
     axes = {
         name: ours[own]
         for name, own in names.items()
-        if {theirs[name].kind, ours[own].kind} == {"name"} and not {name, own} & outside.keys()
+        if {theirs[name].kind, ours[own].kind} == {"name"} and name not in outside
     }
     unused = (name for k in count() if (name := f"a_{k}") not in {*ours, *theirs})
     taken = {axis.name for axis in axes.values()}
-    # Two axes stay two: one whose name another one gets is given an unused name.
-    axes |= {name: Axis(next(unused), theirs[name].size) for name in theirs if name in taken and name not in axes}
+    # One whose name another one gets is given an unused name.
+    again = taken - axes.keys() - outside.keys()
+    axes |= {name: Axis(next(unused), theirs[name].size) for name in theirs if name in again}
     atoms = Unifier(axes=axes)
     made = Unifier(axes={name: atoms.put(axis) for name, axis in theirs.items()}).diagram(other)
     return of_graph(made.graph, other.cod, other.names, other.title)

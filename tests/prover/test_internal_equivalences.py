@@ -94,3 +94,27 @@ def test_axes_are_matched_by_what_arrays_hold() -> None:
     screened = Screened.of(f.diagram, g.diagram)
     assert screened is not None
     assert axis_names(screened) == {"s": "x"}
+
+
+def test_axes_that_no_box_has_both_of_are_matched_with_one() -> None:
+    """The right side takes an array of halves apart, and stacks the halves along an axis of its own."""
+    signature = "t p=2 j -> t"
+    f = cd.algorithm(signature)(lambda A: cd.sum(cd.sum(cd.exp(A * A), "p"), "j"))
+
+    def stacked(A):
+        one, two = (cd.reindex(A, "", p=k) for k in (0, 1))
+        return cd.sum(cd.sum(cd.exp(cd.where(cd.index("d=2") < 1, one * one, two * two)), "d"), "j")
+
+    screened = Screened.of(f.diagram, cd.algorithm(signature)(stacked).diagram)
+    assert screened is not None
+    assert axis_names(screened) == {"d": "p"}
+
+
+def test_axes_that_a_box_has_both_of_stay_two() -> None:
+    f = cd.algorithm("p=2 j -> j")(lambda A: cd.sum(cd.exp(A), "p"))
+    g = cd.algorithm("p=2 j -> j")(
+        lambda A: cd.sum(cd.sum(cd.exp(A.rename(p="d")) * cd.where(cd.index("p=2") < 1, 1, 0), "p"), "d")
+    )  # fmt: skip
+    screened = Screened.of(f.diagram, g.diagram)
+    assert screened is not None
+    assert "d" not in axis_names(screened)

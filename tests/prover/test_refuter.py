@@ -51,6 +51,13 @@ RARE = {
     "a root": ("x", lambda A: cd.where(cd.sqrt(A) == 3, 1, 0), lambda A: 0 * cd.sqrt(A)),
     "a mask of a number that is large": ("x, x", lambda A, B: cd.softmax(cd.where(B > 0, A, -INF), "x"),
                                          lambda A, B: cd.softmax(cd.where(B > 0, A, -1000), "x")),
+    "a mask by the least number of a type": ("x, int[x]", lambda A, M: cd.softmax(cd.where(M == 1, A, -INF), "x"),
+                                             lambda A, M: cd.softmax(A - M * (2**128 - 2**104), "x")),
+    "a row at a computed position": (
+        "x, e",
+        lambda A, E: A + cd.reindex(E, "x", e=cd.abs(1 - cd.index("x")) + 7),
+        lambda A, E: A + cd.reindex(E, "x", e=cd.abs(8 - cd.index("x"))),
+    ),
     "a function twice": ("x", lambda A: cd.apply("f", cd.apply("f", A)), lambda A: cd.apply("f", A)),
     "a difference of cubics": (
         "x",

@@ -38,6 +38,8 @@ _MISSES = 24
 _FAINT = 1e-13
 _FREE, _EXACTLY = 8, 3000
 _COUNT_WEIGHT, _LOOKED_AT = 2, 4
+_REACHED = 12
+"""The number of choices of sizes that are also tried with those that computed positions ask for."""
 
 
 def refute(
@@ -190,6 +192,7 @@ class CounterexampleSearch(Comparison):
         found += [s for s in meeting(self.symbols, self.assume, least=1, count=60) if max(s.values(), default=0) > 3][
             :6
         ]
+        found = [*map(self.in_reach, found[:_REACHED]), *found]
         unique = {tuple(sizes.values()): sizes for sizes in found if self.cells(sizes) <= 4096}
         return list(unique.values())
 

@@ -69,6 +69,8 @@ EMPTY = MinusInfinity("the maximum of nothing")
 Terms: TypeAlias = tuple[tuple[Fraction, Fraction], ...]
 """An exponential polynomial Σ c·e^r: pairs of an exponent r and a coefficient c ≠ 0, by increasing exponent."""
 _ONE: Terms = ((Fraction(0), Fraction(1)),)
+_EXPONENT = 4000
+"""Exponents up to this are kept as they are; below its negative, a power is anything from 0 on."""
 
 
 @dataclass(frozen=True)
@@ -287,14 +289,15 @@ def exp(x: Value, bits: int = BITS) -> Value:
         r = Fraction(x)
         if r == 0:
             return Fraction(1)
-        if abs(r) <= 4000 and r.denominator.bit_length() <= 64:
+        if abs(r) <= _EXPONENT and r.denominator.bit_length() <= 64:
             return Powers(((r, Fraction(1)),))
     a, b = bounds(x, bits)
-    if max(abs(a), abs(b)) > 4000:
+    if b > _EXPONENT:
         raise Unclear("an exponent too large to enclose")
     # Ends with few digits: they widen the enclosure by little.
-    low, high = bounds(_make(a, b))
-    return _make(exp_bounds(_shortened(low), bits)[0], exp_bounds(_shortened(high, up=True), bits)[1])
+    low, high = bounds(_make(max(a, Fraction(-_EXPONENT)), max(b, Fraction(-_EXPONENT))))
+    least = Fraction(0) if a < -_EXPONENT else exp_bounds(_shortened(low), bits)[0]
+    return _make(least, exp_bounds(_shortened(high, up=True), bits)[1])
 
 
 def _shortened(x: Fraction, up: bool = False) -> Fraction:

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 MOST_CELLS, _MOST_AXES = 100_000, 31
 """The most numbers in the arrays of one input, and the most axes of an array, for which programs are run."""
 _HINT = 24
+_FEW_CELLS = 4096
+"""The most numbers of an input for which sizes are looked for, and the largest such size."""
 _EXPONENT = 1000
 """Constants up to this are also tried as exponents."""
 
@@ -79,6 +81,7 @@ class Comparison:
         self.assume: list[Any] = list(statement["assume"])
         self.in_range: list[Any] = _ranges(self.left)
         """Conditions on sizes for the positions that the left side reads; not all of these need be read."""
+        self._positions, self._read = _with_positions(self.left)
         mentioned = set().union(
             *map(symbols_of, self.assume), *map(exact_execution.symbols_of, (self.left, self.right))
         )
@@ -105,6 +108,22 @@ class Comparison:
                 cells *= size_value(s, sizes)
             total += cells
         return total
+
+    def in_reach(self, sizes: Mapping[str, int]) -> dict[str, int]:
+        """The sizes, those of axes that the left side reads at computed positions large enough for these."""
+        found = dict(sizes)
+        if not self._read or self.cells(sizes) > _FEW_CELLS:
+            return found
+        batch = self.drawer.draw(dict(sizes), dict.fromkeys(self.locals, 1), 1)
+        wires, functions = batch.wires(self.declared, self.pool), batch.polynomials(self.pool)
+        try:
+            made = float_screening.outputs(self._positions, wires, batch.sizes, batch.blocks, functions, self.meter)
+        except float_screening.BudgetExceeded:
+            return found
+        for size, (values, _) in zip(self._read, made, strict=True):
+            last = np.max(values, initial=0, where=np.isfinite(values))
+            found[size] = max(found[size], int(min(last, _FEW_CELLS)) + 1)
+        return found
 
     # -- floats ----------------------------------------------------------------------------------------------
 
@@ -305,6 +324,39 @@ def _ranges(program: Mapping[str, Any]) -> list[list[Any]]:
                 if isinstance(at, int) and isinstance(size := sizes.get(axis), str):
                     least[size] = max(at + 1, least.get(size, 1))
     return [["le", n, size] for size, n in least.items() if n > 1]
+
+
+def _with_positions(program: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[str]]:
+    """The program of the computed positions at which inputs are read; and the sizes of the axes that are read."""
+    inputs, nodes, found = program["inputs"], list(program["nodes"]), dict[tuple[str, str], tuple[str, int]]()
+
+    def put(**node: Any) -> int:
+        nodes.append(node)
+        return len(inputs) + len(nodes) - 1
+
+    def number(expr: Any, view: Mapping[str, Any]) -> int:
+        if isinstance(expr, int):
+            return put(op="const", value=str(expr))
+        if isinstance(expr, str):
+            return put(op="size", size=expr)
+        if expr[0] == "w":
+            return int(view["args"][expr[1]])
+        if expr[0] == "i":
+            return put(op="index", axis=[expr[1], dict(view["axes"])[expr[1]]])
+        return put(op="map", fn=_ARITHMETIC[expr[0]], args=[number(e, view) for e in expr[1:]])
+
+    for node in program["nodes"]:
+        for source, read in zip(node["args"], node["reads"], strict=False) if node["op"] == "view" else ():
+            sizes = dict(inputs[source]["axes"]) if source < len(inputs) else {}
+            for axis, at in read["at"].items():
+                computed = any(node["args"][k] >= len(inputs) for k in _arrays_in(at))
+                if computed and isinstance(size := sizes.get(axis), str):
+                    found[size, str(at)] = size, number(at, node)
+    outputs = [[wire, "real"] for _, wire in found.values()]
+    return {**program, "nodes": nodes, "outputs": outputs}, [size for size, _ in found.values()]
+
+
+_ARITHMETIC = {"+": "add", "*": "mul", "//": "floordiv"}
 
 
 def _arrays_in(expr: Any) -> Iterator[int]:
