@@ -10,6 +10,7 @@ from catdiag.chip import hardware
 from catdiag.planner.configuration_candidates import Candidates
 from catdiag.planner.emitted_module import ALIGNMENT_BYTES, write
 from catdiag.planner.fit import fit, searching
+from catdiag.planner.resources import emitted_smem
 from catdiag.planner.resources.block_resources import Resources
 from catdiag.planner.resources.dot_products import dot_products
 from catdiag.planner.resources.emitted_smem import EmittedBlocks
@@ -239,3 +240,22 @@ def test_tiles_of_a_class_take_what_one_takes_where_sides_of_products_are_exchan
     together = smem(grid)
     for place in range(24):
         assert together[place] == smem({symbol: lengths[place : place + 1] for symbol, lengths in grid.items()})[0]
+
+
+def test_a_kernel_that_cannot_be_written_is_tried_once_for_each_kind_of_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried = []
+
+    def refused(_: object, tiles: object, *args: object, **options: object) -> None:
+        tried.append(tiles)
+        raise cd.errors.CatdiagError("it has no form in Triton")
+
+    monkeypatch.setattr(emitted_smem, "module", refused)
+    search = searching(cd.library.get("matmul").stream("b").group("a c"), "H200", AXES)
+    products = dot_products(search.diagram, frozenset(search.kernel.tiles), search.dtypes)
+    blocks = EmittedBlocks(search.diagram, "bf16", search.chip, search.sizes, products)
+    values = search.full(
+        {**AXES, "g_a": np.array([32, 64, 128]), "g_c": np.array([64, 32, 64]), "s_b": np.array([64] * 3)}
+    )
+    for warps, stages in ((4, 2), (8, 2), (4, 3)):
+        assert not np.any(blocks.smem_bytes(values, warps, stages))
+    assert len(tried) == 1

@@ -56,6 +56,9 @@ class EmittedBlocks:
     _modules: dict[tuple[bool, tuple[tuple[Any, ...], ...]], Module] = field(
         default_factory=dict, init=False, repr=False
     )
+    _refusals: dict[tuple[bool, tuple[tuple[Any, ...], ...]], CatdiagError] = field(
+        default_factory=dict, init=False, repr=False
+    )
     _traces: dict[tuple[Class, int], tuple[TileTrace, ...]] = field(default_factory=dict, init=False, repr=False)
     _totals: dict[tuple[Any, ...], tuple[IntPolynomial, ...]] = field(default_factory=dict, init=False, repr=False)
 
@@ -171,8 +174,14 @@ class EmittedBlocks:
         known = self._modules.get((True, kinds)) or self._modules.get((specialized, kinds))
         if known is not None:
             return known
+        if (specialized, kinds) in self._refusals:
+            raise self._refusals[specialized, kinds]
         warps = 8 if specialized else 4
-        made = module(self.diagram, tiles, self.dtype, stages=2, warps=warps, specialized=specialized)
+        try:
+            made = module(self.diagram, tiles, self.dtype, stages=2, warps=warps, specialized=specialized)
+        except CatdiagError as error:
+            self._refusals[specialized, kinds] = error
+            raise
         self._modules[specialized, kinds] = made
         return made
 
