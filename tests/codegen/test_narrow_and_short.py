@@ -63,6 +63,13 @@ class TestCompiled:
         assert not code.unwritten_registers
         assert "wgmma" in code.assembly and "mma.sync" in code.assembly
 
+    @pytest.mark.parametrize("kind", ["bf16", "fp8"])
+    def test_narrow_factors_that_are_read_outside_of_loops_are_read_where_they_lie(self, kind: str) -> None:
+        form = group.find(cd.library.get("expert_mlps"), ["e", "t", "o"])
+        kernel = compiled_of(form, cd.library.get("expert_mlps"), {"g_e": 1, "g_t": 64, "g_o": 32}, kind)
+        (code,) = kernel.binaries({"e": 8, "t": 101, "d": 144, "f": 176, "o": 144})
+        assert not code.unwritten_registers
+
     def test_products_of_8_bits_sum_32_at_least(self) -> None:
         form = group.find(scores.diagram, ["q", "x"])
         sizes = {"q": 100, "x": 70, "d": 16}

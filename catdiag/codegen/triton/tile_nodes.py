@@ -116,11 +116,11 @@ def zero_outside(node: TileNode, condition: TileNode) -> bool:
     return all(one in known or one.kind == "and" for one in needed)
 
 
-def made_in_registers(node: TileNode, kind: object) -> bool:
-    """Whether a factor is computed, or converted to another type (`kind` is not None) after it is loaded."""
+def made_in_registers(node: TileNode, converted: bool) -> bool:
+    """Whether a factor is computed, or `converted` to another type after it is loaded."""
     while node.kind == "relabel":
         (node,) = node.args
-    return node.kind != "load" or kind is not None
+    return node.kind != "load" or converted
 
 
 def made_in_loop(node: TileNode, converted: bool) -> bool:

@@ -120,11 +120,12 @@ def _batched_dot_of_registers{own}(x, y):
 ''',
     "_dot_of_registers": '''@{jit}.jit
 def _dot_of_registers{own}(x, y, total):
-    """A product of matrices that are both made in registers, added to `total`, which may be None.
+    """A product of matrices of which the first is made in registers, and the second too or before all loops; added to
+    `total`, which may be None.
 
-    With 64 rows and fewer than 64 columns it is made transposed, by instructions of single warps: for that of a
-    warpgroup which reads `x` from registers and `y`, narrow, from shared memory, ptxas 12.8 leaves out how the place of
-    all of `y` but its first 16 rows is begun (a uniform register is read that nothing has written).
+    With 64 rows and fewer than 64 columns it is made transposed, by instructions of single warps: for one of a
+    warpgroup that reads `x` from registers, and `y`, narrow and always in one place, from shared memory, ptxas 12.8
+    computes the address of all but the first 16 rows of `y` from a register that nothing has written.
     """
     if x.shape[0] >= 64 and y.shape[1] < 64:
         if total is None:

@@ -388,7 +388,8 @@ class TritonPrinter:
         right = self._matrix(b, batch, summed, columns, kinds[1])
         start, precision = () if accumulator is None else (accumulator,), self.precision(a, b)
         single = bool(batch) and all(d.length == 1 for d in batch) and not (start or precision)
-        of_registers = not precision and all(map(made_in_registers, node.args, kinds)) and (single or not batch)
+        of_registers = not precision and (single or not batch) and made_in_registers(a, kinds[0] is not None)
+        of_registers = of_registers and (b.scope.parent is None or made_in_registers(b, kinds[1] is not None))
         function, total = "tl.dot", start
         if of_registers:
             self.helpers.add(function := "_dot_of_registers")
