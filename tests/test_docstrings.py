@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,10 +25,15 @@ NAMED_UNIT = re.compile(
 )
 
 
-def functions() -> Iterator[tuple[Path, ast.FunctionDef, str]]:
+@functools.cache
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def public_functions() -> Iterator[tuple[Path, ast.FunctionDef, str]]:
     """The public functions and methods, each with the docstring of its class."""
     for path in SOURCES:
-        stack = [(ast.parse(path.read_text(encoding="utf-8")).body, "")]
+        stack = [(tree(path).body, "")]
         while stack:
             body, outside = stack.pop()
             for node in body:
@@ -50,7 +56,7 @@ def place(path: Path, node: ast.AST, name: str) -> str:
 def test_public_functions_say_the_errors_that_they_raise() -> None:
     unsaid = [
         place(path, f, f.name)
-        for path, f, _ in functions()
+        for path, f, _ in public_functions()
         if any(isinstance(n, ast.Raise) and of_user(n) for n in ast.walk(f))
         and not re.search(r"[Rr]aises|[Rr]efuse", ast.get_docstring(f) or "")
     ]
@@ -64,7 +70,7 @@ def is_float(annotation: ast.expr | None) -> bool:
 def test_floating_point_quantities_have_units() -> None:
     """In the name (`_bytes`, `_seconds`, `_clocks`), or in the docstring of the function or its class."""
     unsaid = []
-    for path, f, outside in functions():
+    for path, f, outside in public_functions():
         if path.relative_to(PACKAGE).parts[0] not in MEASURED:
             continue
         said = UNIT.search(f"{ast.get_docstring(f)} {outside}")
@@ -78,7 +84,7 @@ def test_floating_point_quantities_have_units() -> None:
 def test_floating_point_fields_have_units() -> None:
     unsaid = []
     for path in (p for p in SOURCES if p.relative_to(PACKAGE).parts[0] in MEASURED):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(tree(path)):
             if not isinstance(node, ast.ClassDef) or UNIT.search(ast.get_docstring(node) or ""):
                 continue
             for field in node.body:
@@ -97,7 +103,7 @@ def test_each_term_of_the_time_model_is_in_the_table_of_its_page() -> None:
     terms = {
         f"{path.stem}.{node.name}"
         for path in (PACKAGE / "planner" / "time_model").glob("*.py")
-        for node in ast.parse(path.read_text(encoding="utf-8")).body
+        for node in tree(path).body
         if isinstance(node, ast.FunctionDef) and re.search("(?<!^)_(seconds|bytes|ratio|instructions)$", node.name)
         if not node.name.startswith("_")
     }

@@ -153,11 +153,7 @@ def certify(
     start = time.perf_counter()
     certificate = find(searching(ask), statement, further, earlier, work)
     checker = Checker(checking(ask))
-    checked = checker.proved(certificate)
-    witness = examined(statement, checker.hypotheses)
-    if witness is None:
-        checked = checker.examined(checked)
-    else:
+    checked, witness = examined(statement, checker, checker.proved(certificate))
+    if witness is not None:
         certificate["witness"] = witness
-        checked = checker.witnessed(checked, statement["left"]["inputs"], witness)
     return Theorem(checked, certificate, time.perf_counter() - start)

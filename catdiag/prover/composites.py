@@ -100,13 +100,9 @@ def certify_composite(
     proof = {"parts": made.parts, "results": list(results)}
     certificate = found_composite(searching(ask), whole, proof, made.cited)
     checker = Checker(checking(ask))
-    checked = checker.proved(certificate)
-    witness = examined(whole, checker.hypotheses, checker.cuts)
-    if witness is None:
-        checked = checker.examined(checked)
-    else:
+    checked, witness = examined(whole, checker, checker.proved(certificate))
+    if witness is not None:
         certificate["witness"] = witness
-        checked = checker.witnessed(checked, declared, witness)
     return Theorem(checked, certificate, time.perf_counter() - start)
 
 

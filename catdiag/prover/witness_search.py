@@ -12,8 +12,8 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from catdiag.kernel.terms import Term, leaves
-from catdiag.kernel.witness import met, satisfied
+from catdiag.kernel.terms import KernelError, Term, leaves
+from catdiag.kernel.witness import satisfied
 from catdiag.prover.assumptions import holds, meeting
 from catdiag.prover.refute.counterexample_data import NotACounterexample, plain
 from catdiag.prover.refute.counterexample_search import CounterexampleSearch
@@ -21,8 +21,8 @@ from catdiag.prover.refute.program_comparison import MOST_CELLS, nested
 from catdiag.prover.refute.validate import replay
 
 if TYPE_CHECKING:
+    from catdiag.kernel.checker import CheckedTheorem, Checker
     from catdiag.kernel.definedness import Obligation
-    from catdiag.kernel.semantics import Wire
     from catdiag.prover.refute.candidate_inputs import TrialPoint
     from catdiag.prover.refute.counterexample_data import Counterexample
 
@@ -49,29 +49,36 @@ def is_examined(statement: Mapping[str, Any]) -> bool:
 
 
 def examined(
-    statement: Mapping[str, Any], hypotheses: Sequence[Obligation], made: Sequence[tuple[str, Wire]] = ()
-) -> dict[str, Any] | None:
-    """A witness of a proved statement as plain data; None where none was found. `made` are the cut arrays of a
-    composite, of which hypotheses may speak.
+    statement: Mapping[str, Any], checker: Checker, theorem: CheckedTheorem
+) -> tuple[CheckedTheorem, dict[str, Any] | None]:
+    """The last theorem of a checker, with a witness if one is found, and that witness as plain data; without one it is
+    asked whether the theorem is about nothing.
 
     Raises SoundnessError where the two programs differ on one of a few inputs.
     """
     if not is_examined(statement):
-        return None
+        return checker.examined(theorem), None
     search = CounterexampleSearch(statement, _TRIES, _OPERATIONS, 1, ())
-    found = search.examine(_shapes(search, hypotheses), _COUNT)
-    meeting_all = (w for w in (as_data(p, search) for p in found.points) if met(hypotheses, search.declared, w, made))
-    witness = next(meeting_all, None)
-    # An input that does not certainly meet the hypotheses says nothing about the theorem.
-    if found.counterexample is not None and witness is not None:
+    found = search.examine(_shapes(search, checker.hypotheses), _COUNT)
+    for point in found.points:
+        witness = as_data(point, search)
+        try:
+            theorem = checker.witnessed(theorem, search.declared, witness)
+        except KernelError:
+            continue
+        break
+    else:
+        # An input that does not certainly meet the hypotheses says nothing about the theorem.
+        return checker.examined(theorem), None
+    if found.counterexample is not None:
         try:
             counterexample = replay(statement, found.counterexample)
         except NotACounterexample:
-            return witness
+            return theorem, witness
         raise SoundnessError(
             "what was proved is false on these numbers: this is an error of catdiag, please report it", counterexample
         )
-    return witness
+    return theorem, witness
 
 
 def _shapes(search: CounterexampleSearch, hypotheses: Sequence[Obligation]) -> list[dict[str, int]]:
