@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 import catdiag as cd
-from benchmarks.gpu.sweep import LATE, RIGHT, WRONG, Row, kept, page, untouched, within
+from benchmarks.gpu.sweep import kept, untouched, within
 from benchmarks.gpu.sweep_list import CONTIGUOUS, KINDS, PLANS, lengths, of_operator, scalars, symbols
+from benchmarks.gpu.sweep_page import LATE, RIGHT, WRONG, Row, page
 
 
 def row(name: str, outcome: str = RIGHT, **further: float) -> Row:
