@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from catdiag.category.diagram import Diagram, HasDiagram, diagram_of
 from catdiag.category.ops import Index
@@ -223,14 +223,12 @@ class _NumPy(Writer):
 
     def _cut(self, target: NestValue, source_: NestValue, spans: Sequence[LoopSpan]) -> None:
         text = str(bracketed(self.text[source_], CALL))
-        ends = {s.axis: (a, b) for s, a, b in self.bounds if s in spans}
+        ends = self._ends(spans)
         if source_.inlined and source_ in self.positions:
             ((a, b),) = ends.values()
             self.text[target] = Code(f"np.arange({a}, {b})")
             return
-        places = ", ".join(":".join(ends[n]) if n in ends else ":" for n in source_.ty.names)
-        while places.endswith(", :"):
-            places = places[:-3]
+        places = re.sub("(, :)+$", "", _places(source_.ty, ends))
         base = source_.name or re.sub(r"\W.*", "", text) or "t"
         name = "_".join([base, *(re.sub(r"\W+", "_", s.axis).strip("_") for s in spans)])
         self.name(target, self._unused(name))
@@ -246,9 +244,11 @@ class _NumPy(Writer):
             else:
                 self.text[target] = text
             return
-        ends = {s.axis: (a, b) for s, a, b in self.bounds if s in spans}
-        places = ", ".join(":".join(ends[n]) if n in ends else ":" for n in target.ty.names) or "..."
-        self.write(f"{self.text[target]}[{places}] {sign} {text}")
+        self.write(f"{self.text[target]}[{_places(target.ty, self._ends(spans)) or '...'}] {sign} {text}")
+
+    def _ends(self, spans: Sequence[LoopSpan]) -> dict[str, tuple[str, str]]:
+        """Where the block of an iteration begins and ends along the axes of some loops around."""
+        return {s.axis: (a, b) for s, a, b in self.bounds if s in spans}
 
     def _loop(self, loop: For) -> None:
         before, depth, sizes = len(self.bounds), self.depth, dict(self.code.sizes)
@@ -295,3 +295,8 @@ class _NumPy(Writer):
             lo, hi = (str(self.text[v]) for v in loop.bounds)
             self.write(f"if {last} <= np.min({lo}) or {first} >= np.max({hi}):")
             self.write(f"{self.indent}continue")
+
+
+def _places(ty: ArrayType, ends: Mapping[str, tuple[str, str]]) -> str:
+    """The subscript of an array's block: from its first to its last position along each axis, or all of it."""
+    return ", ".join(":".join(ends.get(name, ("", ""))) for name in ty.names)

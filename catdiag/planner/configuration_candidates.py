@@ -110,7 +110,7 @@ class Candidates:
         return replace(kernel, transfers=moved)
 
     def options(self) -> dict[str, list[int]]:
-        """What each tile and block may be."""
+        """For each tile and block, by symbol, the entries that it may have."""
         given, found = self.search.request.tiles, dict(self.search.options())
         sides_of = {name for c in self.multiplied for side in c for name in side.symbols()}
         ranges = {**self.search.kernel.tiles, **dict(self.search.kernel.loops)}

@@ -142,8 +142,8 @@ class CutSearch:
         return found.bound
 
     def shortest_path(self, several: bool = False) -> tuple[float, tuple[Span, ...]]:
-        """The quickest way and what it takes, infinite and none where nothing fits; with `several`, of two kernels or
-        more."""
+        """The seconds of the quickest way, and its kernels; infinite and none where nothing fits. With `several`, of
+        two kernels or more."""
         return self._settled_path(self.full_span, several, self.max_cuts, MOST)
 
     def _settled_path(

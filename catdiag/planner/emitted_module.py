@@ -61,7 +61,7 @@ class EmittedModule:
 
     @property
     def totals(self) -> tuple[IntPolynomial, ...]:
-        """What is taken of shared memory from moment to moment, by tiles, of all launches."""
+        """Bytes of shared memory that are taken from moment to moment, by tiles, of all launches."""
         return tuple(dict.fromkeys(total for run in self.runs for total in run.shared.totals))
 
 

@@ -108,7 +108,7 @@ def by_symbol(wanted: Iterable[Alignment]) -> dict[str, dict[str, int]]:
 
 
 def step(name: str, divisors: Mapping[str, Mapping[str, int]]) -> int:
-    """The least common multiple of a tile's pieces."""
+    """The least common multiple of a tile's pieces, in entries."""
     return math.lcm(*divisors.get(name, {}).values())
 
 

@@ -268,7 +268,7 @@ class RooflineBound:
 
     @property
     def seconds(self) -> float:
-        """Those of both at once."""
+        """The time of both at once, in seconds."""
         return max(self.memory_s, self.tensor_s)
 
 

@@ -38,7 +38,7 @@ SHORTEST_BLOCK = 16
 
 
 def group_candidates(size: int) -> list[int]:
-    """Powers of two, multiples of 16 (of 64 above 256) up to 1,024, and the whole axis."""
+    """Entries that a tile may have: powers of two, multiples of 16 (of 64 above 256) up to 1,024, and the whole."""
     found = {1 << k for k in range(size.bit_length()) if 1 << k <= size} | {size}
     found |= set(range(16, min(size, 256) + 1, 16)) | set(range(320, min(size, 1024) + 1, 64))
     return sorted(found)
@@ -123,7 +123,7 @@ class TileSearch:
         return measure(diagram, self.dtypes, registers=True).kernels[0]
 
     def options(self) -> dict[str, list[int]]:
-        """For each tile and block what it may be."""
+        """For each tile and block, by symbol, the entries that it may have."""
         shared = {t for moved in self.kernel.transfers if moved.direction == "load" for t in moved.reload_axes}
         single = self.split_loop.single if self.split_loop is not None else ()
         tiles = [tile for tile in self.kernel.tiles if tile not in single]

@@ -54,7 +54,7 @@ class PeakMemory:
                     self.note(at, extra)
 
     def at(self, buffer: Buffer, place: str) -> IntPolynomial:
-        """What a buffer takes at a level."""
+        """What a buffer takes at a level, in the unit of its width: bytes, or values."""
         if self.stages is None or not buffer.stages:
             return buffer.at(place)
         return buffer.size.scaled(buffer.width * self.stages.get(place, 1))

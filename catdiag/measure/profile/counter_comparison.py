@@ -57,7 +57,7 @@ class CounterLine:
 
     @property
     def ratio(self) -> float | None:
-        """Measured over predicted."""
+        """Measured over predicted; None where one is not known, or nothing is predicted."""
         if self.measured is None or not self.predicted:
             return None
         return self.measured / self.predicted

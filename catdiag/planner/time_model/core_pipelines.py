@@ -24,12 +24,13 @@ LAYOUT_CONVERSION_CLOCKS = 1.1
 
 
 def special_function_seconds(k: KernelInstance, padding_ratio: Numbers) -> Numbers:
-    """Exponentials and the like."""
+    """Seconds of a group's exponentials and the like on a core's special function units."""
     return k.scalar_operations("exp") * padding_ratio / (k.chip.special_per_clock * k.chip.clock_hz)
 
 
 def alu_seconds(k: KernelInstance, padding_ratio: Numbers) -> Numbers:
-    """Elementwise work, products by vectors, products of a type that matrix units lack, and the overhead of loops."""
+    """Seconds of a group on a core's ALUs: elementwise work, products by vectors, products of a type that matrix units
+    lack, and the overhead of loops."""
     operations = k.scalar_operations("alu") + sum((k.multiply_adds(c) for c in k.kernel.by_vectors), 0.0)
     for contraction in k.kernel.contractions:
         if contraction.dtype not in k.chip.tensor:
@@ -100,7 +101,7 @@ def transfer_seconds(k: KernelInstance, l2_seconds: Numbers) -> Numbers:
 
 
 def stall_seconds(k: KernelInstance, l2_seconds: Numbers) -> Numbers:
-    """What a block waits for in any backend: barriers, and the start, until the first block is there."""
+    """Seconds that a block waits in any backend: for barriers, and at its start, until the first block is there."""
     return barrier_stall_seconds(k) + k.chip.latency_s + transfer_seconds(k, l2_seconds)
 
 

@@ -78,7 +78,7 @@ class GluonBackend(IdealBackend):
     def run_seconds(
         self, k: KernelInstance, waves: GroupWaves, full_round: Numbers, last_round: Numbers, outer_seconds: Numbers
     ) -> Numbers:
-        """Memory is a server that all blocks of the chip queue at, each with two loads on their way."""
+        """Seconds of a run: memory is a server that all blocks queue at, each with two loads on their way."""
         started = waves.full + (waves.rest > 0)
         if k.kernel.loop_bounds:  # groups of other lengths fill up the last wave
             started = np.maximum(k.groups / waves.concurrent_groups, 1)

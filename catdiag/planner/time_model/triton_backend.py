@@ -200,7 +200,7 @@ class TritonBackend(IdealBackend):
 
 
 def busy_seconds(k: KernelInstance, work: BlockWork) -> Numbers:
-    """What a load takes longer since HBM is busy, as far as it comes from there."""
+    """Seconds that a load takes longer since HBM is busy, as far as it comes from there."""
     return BUSY_LATENCY * work.hbm_part * k.chip.latency_s
 
 
