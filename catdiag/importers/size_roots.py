@@ -79,7 +79,7 @@ def _root(number: float, n: int) -> _Root | None:
 
 
 def _near(number: float, other: float) -> bool:
-    return abs(number - other) <= _ULPS * abs(number)
+    return math.isfinite(number) and abs(number - other) <= _ULPS * abs(number)
 
 
 def _product(root: _Root, log: _Logarithm, n: Any) -> Any:

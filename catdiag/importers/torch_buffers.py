@@ -27,6 +27,13 @@ def is_statistic(name: str) -> bool:
     return name.rpartition(".")[2] in ("running_mean", "running_var")
 
 
+def holds_truth_values(array: Any) -> bool:
+    """Whether a tensor of numbers holds 0 and 1, and no others, as masks do."""
+    if array.is_meta or array.is_complex() or str(array.dtype) == "torch.bool":
+        return False
+    return {0, 1} == set(array.detach().unique().tolist()[:3])
+
+
 def parametrized(torch: Any, first: Any, second: Any, parameters: FromParameters) -> Any:
     """The first module with the second one's tensors for parameters, from which its own are computed."""
 

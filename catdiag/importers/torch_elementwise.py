@@ -189,6 +189,8 @@ def _binary(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
         for one, other in ((left, right), (right, left)):
             if isinstance(one, ArrayValue) and isinstance(other, ArrayValue) and one.number is not None:
                 return _with_constant(b, bool(one.number) == neutral, one, other)
+    elif call.name == "mul" and b.read_least and -math.inf in (left, right):
+        return b.pointwise([right if left == -math.inf else left], _of_least, call.element)
     elif call.name in ("mul", "div"):
         right = summed_length(b, left, right) if call.name == "div" and b.read_parts and b.read_roots else right
         right = recognized_number(b, left, right)
@@ -200,6 +202,15 @@ def _binary(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
             made.quotient = (left, right) if call.name == "div" else None
         return made
     return b.pointwise([left, right], function, call.element)
+
+
+def _of_least(a: Any) -> Any:
+    """An array times the least number of a type, which is read as minus infinity where it is not multiplied by 0."""
+    return elementwise.where(a > 0, -math.inf, a * -_LEAST)
+
+
+_LEAST = 2**128 - 2**104
+"""The largest number of 32 bits."""
 
 
 def _is_positive(value: Operand) -> bool:

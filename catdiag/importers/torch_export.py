@@ -26,11 +26,18 @@ from catdiag.importers.graph_reader import GraphReader, same_results
 from catdiag.importers.imported_values import ArrayValue, Environment, Operand, SizeNumber
 from catdiag.importers.opaque_boxes import with_arrays
 from catdiag.importers.program_builder import ProgramBuilder
-from catdiag.importers.torch_buffers import OTHER, FromParameters, is_statistic, of_positions, parametrized
+from catdiag.importers.torch_buffers import (
+    OTHER,
+    FromParameters,
+    holds_truth_values,
+    is_statistic,
+    of_positions,
+    parametrized,
+)
 from catdiag.importers.torch_calls import AtenCall, Unsupported
 from catdiag.importers.torch_complex import of_pairs
 from catdiag.importers.torch_decompositions import operation_name
-from catdiag.importers.torch_elementwise import WRAPPED
+from catdiag.importers.torch_elementwise import WRAPPED, converted
 from catdiag.importers.torch_graph import STOPS, exported_graph, imported_torch, title_of_module
 from catdiag.importers.torch_products import marks_ignored
 from catdiag.importers.torch_results import Place, in_one_order, places_of_results
@@ -94,6 +101,7 @@ def from_torch_pair(
     *,
     read_roots: bool = True,
     read_least: bool = False,
+    read_masks: bool = False,
     fix_sizes: bool = False,
 ) -> tuple[Imported, Imported]:
     """Two modules or functions as programs with the same inputs and outputs, so that they can be compared.
@@ -105,13 +113,15 @@ def from_torch_pair(
     parts of any lengths. Without `read_roots`, numbers are taken as they are, and none for a function of a size; so are
     lengths of what is read at some position, as that of experts in a loop over them. With `read_least`, the least
     number of a floating-point type, as masks have it, is read as minus infinity: that differs where a row is masked
-    whole. With `fix_sizes`, all sizes are the numbers of the example. Raises NotImported where one has no meaning here,
+    whole. With `read_masks`, numbers that are passed in are read as truth values where the example has only 0 and 1.
+    With `fix_sizes`, all sizes are the numbers of the example. Raises NotImported where one has no meaning here,
     or results differ in number or shape.
     """
     torch = imported_torch()
     if parameters is not None:
         first = parametrized(torch, first, second, parameters)
-    ways: dict[str, Any] = {"read_roots": read_roots, "read_least": read_least, "read_parts": True}
+    ways: dict[str, Any] = {"read_roots": read_roots, "read_least": read_least, "read_masks": read_masks}
+    ways["read_parts"] = True
     programs = [exported_graph(m, torch, example, kwargs or {}, None, _KNOWN) for m in (first, second)]
     ways["ignores_targets"] = any(map(marks_ignored, programs))
     mine = ProgramBuilder(title_of_module(first, torch), Factors(all_fixed=fix_sizes), **ways)
@@ -232,9 +242,15 @@ class _ExportReader(GraphReader):
             self._places.setdefault(made, []).append(source if isinstance(source, int) else spec.target)
             self.values[node] = of_pairs(self.builder, made)
             return
-        made = self.argument(source, target, lengths, _element(value.dtype), array, hints)
+        element = _element(value.dtype)
+        mask = self.builder.read_masks and isinstance(source, int) and holds_truth_values(array)
+        made = self.argument(
+            source, target, lengths, "bool" if mask else element, array.bool() if mask else array, hints
+        )
         self._places.setdefault(made, []).append(source if isinstance(source, int) else spec.target)
-        self.values[node] = made
+        if mask:
+            self.builder.notes.append(f"{target} is taken to hold 0 and 1 only")
+        self.values[node] = converted(self.builder, made, element) if mask else made
         if key is not None:
             self._tied[key], self._read[made] = made, key
             self.shared.update(dict.fromkeys(tied, made))

@@ -66,9 +66,9 @@ def _addmm(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
         raise Unsupported(f"{call.name} of integers with a part of one")
     columns = "n" * (call.name != "addmv")
     made = _product(b, left, right, "mk", "k" + columns, "m" + columns)
-    return b.pointwise(
-        [call["self"], made], lambda c, a: (c if beta == 1 else c * beta) + (a if alpha == 1 else a * alpha)
-    )
+    factor = recognized_number(b, made, alpha)
+    scaled = made if alpha == 1 else b.pointwise([made, factor], lambda a, n: a * n)
+    return b.pointwise([call["self"], scaled], lambda c, a: (c if beta == 1 else c * beta) + a)
 
 
 @rule("outer")

@@ -37,6 +37,8 @@ class ValueBuilder:
     position as of any length."""
     read_least: bool = False
     """Whether the least number of a floating-point type is read as minus infinity, as masks mean it."""
+    read_masks: bool = False
+    """Whether numbers that are passed in are read as truth values, where the example has only 0 and 1."""
     ignores_targets: bool = False
     """Whether targets of cross-entropies may be the default of `ignore_index`, which is no class."""
     read_parts: bool = False

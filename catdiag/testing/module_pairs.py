@@ -55,7 +55,8 @@ class ModulePair:
     others: Mapping[str, Callable[[], ModulePair]] = field(default_factory=dict, repr=False, compare=False)
     """The same modules read in other ways: `plain`, with no number read as a function of a size, and the lengths of
     what is read at a position; `masked`, with the least number of a type read as minus infinity, and softplus without a
-    threshold; `fixed`, at the sizes of the example; and `fixed plain`, both."""
+    threshold; `truth values`, with what holds only 0 and 1 in the example read as such; `fixed`, at the sizes of the
+    example; and several of these."""
 
     @staticmethod
     def imported(
@@ -71,6 +72,9 @@ class ModulePair:
         plain = {"read_roots": False}
         others = {
             "masked": partial(again, read_least=True), "plain": partial(again, **plain),
+            "truth values": partial(again, read_masks=True),
+            "masked truth values": partial(again, read_masks=True, read_least=True),
+            "masked fixed": partial(again, read_least=True, fix_sizes=True),
             "fixed": partial(again, fix_sizes=True), "fixed plain": partial(again, fix_sizes=True, **plain),
         }  # fmt: skip
         constants = one.example.constants
@@ -219,6 +223,7 @@ def _refute_at_the_example(pair: ModulePair, prove: Proving, assume: Sequence[st
             raise fixed.runs.with_its_run(error) from None
 
 
+_MASKS = "it is not about masks with other numbers than 0 and 1"
 _ONLY = "proved at the sizes of the example only"
 
 
@@ -247,7 +252,7 @@ def _proved(pair: ModulePair, prove: Proving, assume: Sequence[str]) -> tuple[Th
         except Undecided:
             continue
         else:
-            return theorem, (*weaker.notes, note), way == "masked"
+            return theorem, (*weaker.notes, note), "masked" in way or "truth" in way
     if genuine:
         raise failure
     raise Undecided(
@@ -262,8 +267,11 @@ def _weaker(pair: ModulePair) -> Iterator[tuple[str, ModulePair, str]]:
     only = f"{_ONLY}, {pair.at_the_example}"
     said = {
         "masked": "it is not about rows that are masked whole, scores that low, or softplus above its threshold",
+        "truth values": _MASKS,
+        "masked truth values": f"{_MASKS}, nor about rows that are masked whole, or scores that low",
         "plain": "numbers are taken as they are, and lengths of what is read at some position: else it was not proved",
         "fixed": only,
+        "masked fixed": f"{only}, without rows that are masked whole, or scores that low",
         "fixed plain": f"{only}, with numbers as they are",
     }
     notes = {pair.notes}

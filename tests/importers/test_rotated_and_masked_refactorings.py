@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+import catdiag as cd
+
 torch = pytest.importorskip("torch")
 from tests.importers.refactorings import Pairs, Refactoring, Tensors, adding, check, linear  # noqa: E402
 
@@ -162,6 +164,66 @@ def padded_inverted(q: Any, k: Any, v: Any, mask: Any) -> Any:
 def a_mask_that_is_inverted() -> Refactoring:
     mask = torch.tensor([[1, 1, 1, 0, 0], [1, 1, 1, 1, 0]])
     return Refactoring(padded, padded_inverted, (*(real(2, 3, 5, 4) for _ in range(3)), mask), False)
+
+
+MASK = torch.tensor([[1, 1, 1, 0, 0], [1, 1, 1, 1, 0]])
+"""A mask as tokenizers give it: integers."""
+
+
+def padded_by_addition(q: Any, k: Any, v: Any, mask: Any) -> Any:
+    added = (1.0 - mask[:, None, None].to(q.dtype)) * torch.finfo(q.dtype).min
+    return F.softmax(q @ k.mT / math.sqrt(q.shape[-1]) + added, -1) @ v
+
+
+@pair
+def a_mask_of_integers_that_is_added() -> Refactoring:
+    return Refactoring(padded, padded_by_addition, (*(real(2, 3, 5, 4) for _ in range(3)), MASK), True)
+
+
+@pair
+def a_mask_of_truth_values_that_is_added() -> Refactoring:
+    return Refactoring(padded, padded_by_addition, (*(real(2, 3, 5, 4) for _ in range(3)), MASK.bool()), True)
+
+
+@pair
+def a_mask_of_numbers_that_is_multiplied() -> Refactoring:
+    return Refactoring(
+        lambda x, m: (x * m[..., None]).sum(1), lambda x, m: x.masked_fill(m[..., None] == 0, 0.0).sum(1),
+        (real(2, 5, 7), MASK.float()), True,
+    )  # fmt: skip
+
+
+@pair
+def a_mask_of_integers_the_other_way() -> Refactoring:
+    return Refactoring(
+        lambda x, m: x * m[..., None], lambda x, m: x.masked_fill(m[..., None] == 1, 0.0), (real(2, 5, 7), MASK), False
+    )
+
+
+def by_distance(q: Any, k: Any, v: Any, slopes: Any) -> Any:
+    t = q.shape[2]
+    apart = (torch.arange(t)[None] - torch.arange(t)[:, None]).float()
+    scores = q @ k.mT / math.sqrt(q.shape[-1]) + slopes[:, None, None] * apart
+    return scores.masked_fill(torch.ones(t, t, dtype=torch.bool).triu(1), -math.inf).softmax(-1) @ v
+
+
+def by_position(q: Any, k: Any, v: Any, slopes: Any) -> Any:
+    """A bias by the keys' positions alone, as BLOOM has it, added by a product with a factor."""
+    b, h, t, _ = q.shape
+    bias = (slopes[:, None] * torch.arange(t)[None].float())[None, :, None].expand(b, -1, t, -1).reshape(-1, t, t)
+    scores = torch.baddbmm(bias, q.flatten(0, 1), k.flatten(0, 1).mT, alpha=1 / math.sqrt(q.shape[-1])).view(b, h, t, t)
+    return F.softmax(scores + torch.full((t, t), torch.finfo(q.dtype).min).triu(1), -1) @ v
+
+
+@pair
+def a_bias_by_distance_as_one_by_position() -> Refactoring:
+    return Refactoring(by_distance, by_position, (*(real(2, 3, 6, 4) for _ in range(3)), torch.rand(3)), True)
+
+
+@pytest.mark.parametrize("infinity", [math.inf, -math.inf])
+def test_infinity_is_no_root_of_a_length(infinity: float) -> None:
+    with pytest.raises(cd.errors.NotImported, match="infinity"):
+        cd.from_torch(lambda x, y: (x @ y) * infinity, real(3, 5), real(5, 7))
 
 
 @pytest.mark.parametrize("name", PAIRS)
