@@ -182,10 +182,10 @@ def _closed(*corners: Point2D) -> Path:
     return ("M", (corners[0],)), *(("L", (corner,)) for corner in corners[1:]), ("Z", ())
 
 
-def copies(frame: Frame, number: int = 2) -> Iterator[Path]:
+def copies(frame: Frame) -> Iterator[Path]:
     """The edges of the further copies behind a group, the farthest first."""
     x, y, right, low = frame.x, frame.y, frame.x + frame.width, frame.y + frame.height
-    for n in range(number, 0, -1):
+    for n in (2, 1):
         d, before = n * COPY, (n - 1) * COPY
         yield (
             ("M", ((x + d, y - before),)), ("L", ((x + d, y - d),)), ("L", ((right + d, y - d),)),
@@ -193,12 +193,11 @@ def copies(frame: Frame, number: int = 2) -> Iterator[Path]:
         )  # fmt: skip
 
 
-def hatching(x: float, y: float, width: float, height: float, apart: float = 5.0) -> Path:
-    """Lines that rise to the right inside a rectangle, `apart` points from each other along the edge."""
+def hatching(x: float, y: float, width: float, height: float) -> Path:
+    """Lines that rise to the right inside a rectangle, 5 points from each other along the edge."""
     steps: list[tuple[str, tuple[Point2D, ...]]] = []
-    count = int((width + height) // apart)
-    for n in range(1, count + 1):
-        s = n * apart
+    for n in range(1, int((width + height) // 5) + 1):
+        s = 5.0 * n
         start = (x, y + s) if s <= height else (x + s - height, y + height)
         end = (x + s, y) if s <= width else (x + width, y + s - width)
         if math.dist(start, end) > 1e-6:

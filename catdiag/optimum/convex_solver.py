@@ -51,11 +51,9 @@ class ConvexOptimum:
     upper: Array
 
 
-def solve(objective: LogSum, constraints: Sequence[LogSum], upper: Array, gap: float = 1e-10) -> ConvexOptimum | None:
-    """Minimizes `objective` with each constraint at most zero and `0 <= x <= upper` (infinite: unbounded).
-
-    `gap` bounds the duality gap. `None` where no strictly feasible point is found.
-    """
+def solve(objective: LogSum, constraints: Sequence[LogSum], upper: Array) -> ConvexOptimum | None:
+    """Minimizes `objective` with each constraint at most zero and `0 <= x <= upper` (infinite: unbounded), to a duality
+    gap of 1e-10. `None` where no strictly feasible point is found."""
     size = len(upper)
     finite = np.isfinite(upper)
     x = np.where(finite, np.minimum(1e-3, np.where(finite, upper, 1.0) / 4), 1e-3)
@@ -65,7 +63,7 @@ def solve(objective: LogSum, constraints: Sequence[LogSum], upper: Array, gap: f
     x, count, weight = start, len(constraints) + size + int(finite.sum()), 1.0
     while True:
         x = _centered(objective, constraints, upper, x, weight)
-        if count / weight < gap:
+        if count / weight < 1e-10:
             break
         weight *= 8.0
     slack = np.array([-c.value(x) for c in constraints])

@@ -333,7 +333,7 @@ class SignChange:
     above: int
 
 
-def sign_at(expression: Expr, capacity: Symbol, value: Fraction, digits: int = _DIGITS) -> int | None:
+def sign_at(expression: Expr, capacity: Symbol, value: Fraction) -> int | None:
     """The sign of an expression in the capacity alone at a rational, by interval arithmetic.
 
     None where interval arithmetic does not decide it, or the expression is not defined there.
@@ -345,7 +345,7 @@ def sign_at(expression: Expr, capacity: Symbol, value: Fraction, digits: int = _
     from mpmath import iv
     from mpmath.libmp import ComplexResult
 
-    iv.dps = digits
+    iv.dps = _DIGITS
     function = sympy.lambdify(capacity, expression, modules=[{"sqrt": iv.sqrt, "Max": _iv_max, "Min": _iv_min}, iv])
     point = iv.mpf(value.numerator) / iv.mpf(value.denominator)
     try:

@@ -118,9 +118,8 @@ def arguments(
     sizes: Mapping[str, int],
     scalars: Mapping[str, float] | None = None,
     dtypes: Mapping[str, str] | None = None,
-    device: str = "meta",
 ) -> list[Any]:
-    """Arguments for the launch function of a module: uninitialized contiguous tensors on a torch device.
+    """Arguments for the launch function of a module: contiguous tensors on torch's device "meta".
 
     `sizes` gives the sizes of axes. `scalars` gives inputs without axes, which may be among the sizes too; the default
     is 0.5, or 1,000 for an integer. `dtypes` gives other element types of inputs, by the input's name and torch's name
@@ -132,12 +131,10 @@ def arguments(
     for name in (*(scalars or {}), *changed):
         if name not in names:
             raise CatdiagError(f"{source.entry} has no input {name!r}: its inputs are {', '.join(names) or 'none'}")
-    return [_argument(torch, a, numbers, changed.get(a.name, a.dtype), device) for a in source.inputs]
+    return [_argument(torch, a, numbers, changed.get(a.name, a.dtype)) for a in source.inputs]
 
 
-def _argument(
-    torch: ModuleType, argument: SourceArgument, numbers: Mapping[str, int | float], dtype: str, device: str
-) -> Any:
+def _argument(torch: ModuleType, argument: SourceArgument, numbers: Mapping[str, int | float], dtype: str) -> Any:
     if not argument.ty.axes:
         default = {"int": 1000, "bool": True}.get(argument.ty.element, 0.5)
         return numbers.get(argument.name, default)
@@ -148,7 +145,7 @@ def _argument(
         )
     lengths = {name: int(value) for name, value in numbers.items()}
     shape = [size_value(axis.size, lengths) for axis in argument.ty.axes]
-    return torch.empty(shape, dtype=kind, device=device)
+    return torch.empty(shape, dtype=kind, device="meta")
 
 
 def launches(

@@ -17,7 +17,7 @@ The rule reads boxes, not names: the same computation is a statistic however the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from catdiag.category import ops
@@ -131,8 +131,8 @@ def _states(op: ops.FoldOp, box: Box, reads: Sequence[Origin]) -> list[Origin]:
         states = fewer
 
 
-def statistics(graph: Graph, known: Collection[int] = ()) -> frozenset[int]:
-    """The wires of a graph that are statistics. `known` are the inputs that are.
+def statistics(graph: Graph) -> frozenset[int]:
+    """The wires of a graph that are statistics; no input is one.
 
     >>> import catdiag as cd
     >>> f = cd.algorithm("q x, x v -> q v")(lambda S, V: cd.einsum("q x, x v -> q v", cd.softmax(S, "x"), V))
@@ -141,5 +141,5 @@ def statistics(graph: Graph, known: Collection[int] = ()) -> frozenset[int]:
     >>> [flat.boxes[w - 2].name for w in sorted(statistics(flat.graph))]
     ['max[x]', 'sum[x]']
     """
-    reads = [Origin(input_origin(ty).of, k in known) for k, ty in enumerate(graph.dom)]
+    reads = [Origin(input_origin(ty).of, False) for ty in graph.dom]
     return frozenset(w for w, origin in enumerate(origins(graph, reads)) if origin.statistic)

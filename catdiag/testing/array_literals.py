@@ -73,6 +73,6 @@ def _exact(value: Any) -> str:
     return "[" + ", ".join(map(_exact, value)) + "]" if isinstance(value, list) else str(value)
 
 
-def assignments(arrays: Mapping[str, Any], indent: str = "    ") -> str:
+def assignments(arrays: Mapping[str, Any]) -> str:
     """Lines that define the arrays."""
-    return "\n".join(f"{indent}{name} = {pasted(a)}" for name, a in arrays.items())
+    return "\n".join(f"    {name} = {pasted(a)}" for name, a in arrays.items())

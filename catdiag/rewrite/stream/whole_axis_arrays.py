@@ -8,7 +8,7 @@ axes that it has there.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from catdiag.category.diagram import Diagram
 from catdiag.category.integer_polynomial import IntPolynomial
@@ -22,9 +22,8 @@ from catdiag.schedule.lowered_kernel import LoweredKernel
 from catdiag.util.errors import CatdiagError
 
 
-def whole_arrays(streamed: Diagram, source: Diagram, axis: str, groups: Sequence[str] | None = None) -> WholeArrays:
+def whole_arrays(streamed: Diagram, source: Diagram, axis: str) -> WholeArrays:
     """The arrays that a streamed form of a diagram keeps on chip along the whole axis, however its results are grouped.
-    `groups` are all axes that the form may be grouped over, if they are known.
 
     >>> import catdiag as cd
     >>> later = cd.algorithm("x ->", name="later")(lambda a: cd.sum(a * cd.reverse(a, "x"), "x"))
@@ -35,7 +34,7 @@ def whole_arrays(streamed: Diagram, source: Diagram, axis: str, groups: Sequence
     False
     """
     try:
-        names = groupable(streamed) if groups is None else groups
+        names = groupable(streamed)
         kernels = measure(find(streamed, names) if names else streamed).kernels
     except CatdiagError:  # a diagram without costs: nothing is known
         return WholeArrays(axis)
