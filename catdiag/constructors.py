@@ -19,6 +19,7 @@ from catdiag.category import diagram
 from catdiag.category.types import ArrayType, Ty
 from catdiag.frontend import builder
 from catdiag.program import Program
+from catdiag.util.errors import TypeMismatch
 
 if TYPE_CHECKING:
     from catdiag.importers.example import Imported
@@ -121,6 +122,7 @@ def from_torch(
     names: Mapping[str, str] | None = None,
     dynamic: Any = None,
     allow_opaque: bool = False,
+    **others: Any,
 ) -> Program:
     """The program of a PyTorch module, a function of tensors, or an exported program, with named axes.
 
@@ -142,10 +144,21 @@ def from_torch(
     `run` calls PyTorch. Its result, if it is of the shape of an argument, has the argument's axes.
 
     Raises NotImported for operations that are not known, naming all of them with the module and the line that calls
-    them; ImportError without PyTorch (`pip install torch`).
+    them; TypeMismatch for other keywords; ImportError without PyTorch (`pip install torch`).
     """
+    _require_no_others("cd.from_torch", others)
     reader = import_module("catdiag.importers.torch_export")
     return _imported(reader.from_torch(module, example, kwargs or {}, names or {}, dynamic, allow_opaque))
+
+
+def _require_no_others(name: str, others: Mapping[str, Any]) -> None:
+    """Raises TypeMismatch for keywords that an importer does not have."""
+    if others:
+        keyword = next(iter(others))
+        raise TypeMismatch(
+            f"{name} has no option {keyword!r}: expected keyword arguments of what is imported in kwargs="
+            f"{{{keyword!r}: …}}"
+        )
 
 
 def from_jax(
@@ -155,6 +168,7 @@ def from_jax(
     names: Mapping[str, str] | None = None,
     dynamic: bool | None = None,
     allow_opaque: bool = False,
+    **others: Any,
 ) -> Program:
     """The program of a JAX function of arrays, or of trees of arrays, with named axes.
 
@@ -171,9 +185,10 @@ def from_jax(
 
     `allow_opaque` is that of `from_torch`; `run` calls JAX.
 
-    Raises NotImported for primitives that are not known, naming all of them with the line that calls them; ImportError
-    without JAX (`pip install 'catdiag[jax]'`).
+    Raises NotImported for primitives that are not known, naming all of them with the line that calls them; TypeMismatch
+    for other keywords; ImportError without JAX (`pip install 'catdiag[jax]'`).
     """
+    _require_no_others("cd.from_jax", others)
     reader = import_module("catdiag.importers.jax_trace")
     return _imported(reader.from_jax(function, example, kwargs or {}, names or {}, dynamic, allow_opaque))
 

@@ -258,6 +258,12 @@ class HasDiagram(Protocol):
     def diagram(self) -> Diagram: ...
 
 
+_EXPECTED = (
+    "a program or a diagram, as @cd.algorithm makes one, cd.from_torch or cd.from_jax (cd.testing.assert_equivalent "
+    "compares two PyTorch modules)"
+)
+
+
 def diagram_of(subject: Diagram | HasDiagram, what: str = "the diagram") -> Diagram:
     """The diagram of `subject`: itself, or its attribute `.diagram`. Raises TypeMismatch for anything else, calling it
     `what`.
@@ -268,7 +274,7 @@ def diagram_of(subject: Diagram | HasDiagram, what: str = "the diagram") -> Diag
     True
     """
     found = subject if isinstance(subject, type) else getattr(subject, "diagram", subject)
-    require(isinstance(found, Diagram), what, subject, "a program or a diagram, as @cd.algorithm makes one")
+    require(isinstance(found, Diagram), what, subject, _EXPECTED)
     return found  # type: ignore[return-value]
 
 

@@ -154,9 +154,12 @@ def not_traced(
 
 def described(value: Any) -> str:
     """An argument in an error: the shape of an array, what other things are."""
-    if hasattr(value, "shape"):
+    if hasattr(type(value), "shape"):
         kind = "" if type(value).__name__ in ("Tensor", "Parameter", "ShapeDtypeStruct") else type(value).__name__
-        return f"{kind} {list(value.shape)}".strip()
+        try:
+            return f"{kind} {list(value.shape)}".strip()
+        except RuntimeError:  # of a nested tensor
+            return "NestedTensor"
     text = repr(value)
     return text if len(text) <= 40 and text.isprintable() else f"a {type(value).__name__}"
 

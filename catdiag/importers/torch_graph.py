@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Container, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from importlib import import_module
 from inspect import Parameter, Signature, signature
+from io import StringIO
 from types import FunctionType
 from typing import Any
 
@@ -66,9 +67,12 @@ def exported_graph(
             found = torch.export.export(module, arguments, options, dynamic_shapes=dynamic)
     except Exception as error:  # of many kinds, the user's among them
         leaves = import_module("torch.utils._pytree").tree_leaves((arguments, options))
-        raise not_traced(
-            title_of_module(given, torch), "torch.export could not export", error, leaves, _ADVICE
-        ) from error
+        title, said, advice = title_of_module(given, torch), "torch.export could not export", _ADVICE
+        known_error = any(key and key in f"{type(error).__name__}: {error}" for key in advice)
+        raised = None if known_error else _own_error(torch, module, arguments, options)
+        if raised is not None:
+            said, advice = "PyTorch does not run", {"": _RUNS}
+        raise not_traced(title, said, raised or error, leaves, advice) from error
     with _quietly():
         return _decomposed(found, known)
 
@@ -119,19 +123,41 @@ def _quietly() -> Iterator[None]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)
             warnings.simplefilter("ignore", DeprecationWarning)
-            yield
+            with redirect_stdout(StringIO()), redirect_stderr(StringIO()):
+                yield
     finally:
         logging.disable(before)
 
 
+def _own_error(torch: Any, module: Any, arguments: Any, options: Any) -> Exception | None:
+    """What the module itself raises on its arguments; None where it runs on them."""
+    arguments, options = import_module("torch.utils._pytree").tree_map_only(
+        torch.Tensor, lambda a: a.detach().clone(), (arguments, options)
+    )
+    try:
+        with torch.no_grad(), _quietly():
+            module(*arguments, **options)
+    except Exception as error:
+        return error
+    return None
+
+
+_RUNS = "Expected the arguments of a call that works, one after the other"
 _ADVICE = {
+    "ScriptModule is not supported": "A module of TorchScript has no graph to export: import the module that it was "
+    "made of",
+    "__obj_flatten__": "Weights that are packed for quantized kernels are no tensors: import the module before it was "
+    "quantized",
+    "in output, which is not a known type": "Results are tensors, and tuples, lists, dicts and named tuples of these: "
+    "call torch.export.register_dataclass(TYPE) for a dataclass, or return one of them",
+    "Nested": "Tensors of rows of unlike lengths are not read: pass a padded one and a mask",
     "Unsupported input type": "Arguments are tensors, numbers and texts: torch.from_numpy(a) makes a tensor",
     "missing a required argument": "Expected an example of each argument, those that are named in kwargs=",
     "data-dependent": "The program cannot choose by values: compute both cases, and choose with torch.where; or import "
     "the parts before and after it",
     ".numpy() is not": "Arrays of other libraries are not traced: write it with functions of PyTorch",
     "dynamic_shapes": "dynamic is True, None, or dynamic_shapes of torch.export",
-    "": "Try whether it runs on the example; then import the part of it that has no control flow on values and no "
+    "": "It runs on the example, but not without numbers: import the part that has no control flow on values and no "
     "calls outside of PyTorch, or pass a program that torch.export has made",
 }
 """What to do, by what an error of `torch.export` says."""

@@ -71,7 +71,8 @@ def assert_equivalent(
             title = f"{f.title or 'left'} = {g.title or 'right'}"
             theorem = prove(f, g, assume, limit)
         else:
-            pair = ModulePair.imported(f, g, example, parameters)
+            arguments = (example,) if hasattr(example, "detach") else example  # one tensor
+            pair = ModulePair.imported(f, g, arguments, parameters)
             title = f"{pair.first.title} = {pair.second.title}"
             notes = pair.notes
             theorem, notes = prove_modules(pair, partial(prove, limit=limit), assume)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,12 @@ jax, onnx = pytest.importorskip("jax"), pytest.importorskip("onnx")
 nn, jnp = torch.nn, jax.numpy
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
 X = torch.randn(2, 6)
+
+
+@dataclass
+class Both:
+    one: Any
+    other: Any
 
 
 def branching(a: Any) -> Any:
@@ -53,7 +60,20 @@ FROM_TORCH: dict[str, tuple[Callable[[], Any], list[str]]] = {
     ),
     "training": (lambda: cd.from_torch(nn.BatchNorm1d(6), X), ["'running_mean' is written", "module.eval() first"]),
     "dynamic as text": (lambda: cd.from_torch(nn.ReLU(), X, dynamic="yes"), ["dynamic is True, None, or"]),
-    "other widths": (lambda: cd.from_torch(nn.Linear(7, 4), X), ["[2, 6]", "Try whether it runs"]),
+    "other widths": (
+        lambda: cd.from_torch(nn.Linear(7, 4), X),
+        ["PyTorch does not run Linear on ([2, 6])", "2x6 and 7x4"],
+    ),
+    "a tuple": (lambda: cd.from_torch(nn.ReLU(), (X,)), ["does not run", "one after the other"]),
+    "TorchScript": (
+        lambda: cd.from_torch(torch.jit.script(nn.Linear(6, 4)), X),
+        ["import the module that it was made"],
+    ),
+    "a nested tensor": (
+        lambda: cd.from_torch(nn.ReLU(), torch.nested.nested_tensor([X, X[:1]])),
+        ["NestedTensor", "a padded one and a mask"],
+    ),
+    "a result in a dataclass": (lambda: cd.from_torch(lambda x: Both(x, x), X), ["register_dataclass"]),
 }
 FROM_JAX: dict[str, tuple[Callable[[], Any], list[str]]] = {
     "a branch on values": (lambda: cd.from_jax(branching, jnp.ones(3)), ["jnp.where", "return a if a.sum() > 0"]),
@@ -104,6 +124,23 @@ def test_an_error_says_what_is_wrong_and_where(case: tuple[Callable[[], Any], li
     for words in case[1]:
         assert words in str(caught.value)
     assert "test_wrong_inputs.py:" in str(caught.value)
+
+
+def test_keywords_of_a_module_are_passed_by_name() -> None:
+    for importer in (cd.from_torch, cd.from_jax):
+        with pytest.raises(cd.errors.TypeMismatch, match=r"no option 'scale': .* in kwargs=\{'scale': …\}"):
+            importer(scaled, X, scale=X)
+
+
+def test_nothing_is_printed_beside_the_error(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(cd.errors.NotImported):
+        cd.from_torch(branching, X)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_modules_that_are_no_programs_are_pointed_to_their_comparison() -> None:
+    with pytest.raises(cd.errors.TypeMismatch, match="assert_equivalent compares two PyTorch modules"):
+        cd.prove(nn.ReLU(), nn.ReLU())
 
 
 def test_tensors_that_require_gradients_are_run() -> None:
