@@ -137,10 +137,11 @@ def listed(arguments: Sequence[str], indent: int = 4, width: int = 104) -> list[
     return [" " * indent + line + ("," if k == len(lines) - 1 else "") for k, line in enumerate(lines)]
 
 
-def function_text(function: KernelFunction, about: str, module: str) -> list[str]:
-    """The lines of a function, with a docstring, in a language of tiles that has this module."""
+def function_text(function: KernelFunction, about: str, module: str, width: int = 104) -> list[str]:
+    """The lines of a function, with a docstring, in a language of tiles that has this module; those of its parameters
+    have so many characters."""
     shown = [f"{p.name}: {module}.constexpr" if p.constant else p.name for p in function.parameters]
-    head = [f"@{function.jit}.jit", f"def {function.name}(", *listed(shown), "):"]
+    head = [f"@{function.jit}.jit", f"def {function.name}(", *listed(shown, width=width), "):"]
     return [*head, f'    """{about}"""', *printed(function.body, 1)]
 
 

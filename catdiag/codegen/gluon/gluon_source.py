@@ -206,7 +206,7 @@ def source(a: WarpSpecialized, trees: Sequence[KernelFunction]) -> list[str]:
     lines: list[str] = []
     for tree, text in zip(trees, about, strict=True):
         lines += ["", ""] if lines else []
-        lines += function_text(tree, text, GLUON.module)
+        lines += function_text(tree, text, GLUON.module, 100)
     return lines
 
 
