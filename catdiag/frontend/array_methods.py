@@ -299,7 +299,12 @@ _ATTRIBUTES = {
     "shape": 'a.axes has the names of its axes, and cd.size("x") is the size of one',
     "ndim": "len(a.axes) is the number of its axes",
     "size": 'cd.size("x") is the size of an axis',
-    "astype": 'write cd.cast(a, "bf16")',
+    **dict.fromkeys(("astype", "to", "half", "float", "bfloat16"), 'write cd.cast(a, "bf16")'),
+    **{f: f"write cd.nn.{f}(a)" for f in ("relu", "silu", "gelu", "elu", "sigmoid", "softplus")},
+    **{f: f'write cd.{f}(a, "x")' for f in ("argmax", "argmin")},
+    "pow": "write a ** b",
+    "masked_fill": "write cd.where(mask, b, a)",
+    **dict.fromkeys(("clamp", "clip"), "write cd.clip(a, low, high)"),
     "item": "an array has no values while its algorithm is being built",
     "numpy": "an array has no values while its algorithm is being built",
 }

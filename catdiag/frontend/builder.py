@@ -88,7 +88,16 @@ def _traced(
     """
     trace = Trace(inputs, further)
     with building(trace):
-        results = arranged(trace, _results(trace, function(*trace.inputs), title or "the function"))
+        try:
+            given = function(*trace.inputs)
+        except (TypeError, ValueError, RuntimeError) as error:
+            if str(Traced) in str(error):
+                raise TypeMismatch(
+                    "functions of other libraries, as einops and JAX, do not work on named axes: write that of cd, as "
+                    "cd.rearrange or cd.exp, or import a function of JAX with cd.from_jax"
+                ) from error
+            raise
+        results = arranged(trace, _results(trace, given, title or "the function"))
     return trace.diagram(results, names, title)
 
 

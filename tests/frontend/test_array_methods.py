@@ -74,7 +74,30 @@ def test_torch_is_refused() -> None:
         cd.algorithm("q x")(lambda a: torch.exp(a))
 
 
-def test_jax_refuses_it() -> None:
+def test_jax_is_refused() -> None:
     jnp = pytest.importorskip("jax.numpy")
-    with pytest.raises(TypeError, match="Traced"):  # JAX asks nothing of an array that it does not know
+    with pytest.raises(cd.errors.TypeMismatch, match=r"functions of other .* do not work on named axes.*cd\.from_jax"):
         cd.algorithm("q x")(lambda a: jnp.exp(a))
+
+
+def test_einops_is_refused() -> None:
+    einops = pytest.importorskip("einops")
+    with pytest.raises(cd.errors.TypeMismatch, match=r"functions of other libraries, as einops .*cd\.rearrange"):
+        cd.algorithm("q x")(lambda a: einops.rearrange(a, "q x -> x q"))
+
+
+def test_an_error_of_the_users_own_stays_one() -> None:
+    def raising(a):
+        raise ValueError(f"no {type(a).__name__}")
+
+    with pytest.raises(ValueError, match="no Traced"):
+        cd.algorithm("q x")(raising)
+
+
+@pytest.mark.parametrize(
+    ("method", "said"),
+    [("relu", r"cd\.nn\.relu\(a\)"), ("to", r"cd\.cast"), ("masked_fill", r"cd\.where"), ("pow", r"a \*\* b")],
+)
+def test_methods_of_other_libraries_are_pointed_to_functions(method: str, said: str) -> None:
+    with pytest.raises(cd.errors.CatdiagError, match=said):
+        cd.algorithm("q x")(lambda a: getattr(a, method)(1))
