@@ -230,10 +230,12 @@ class KernelPlan(AsHTML):
 
     @property
     def registers(self) -> str:
-        """Its registers a thread, in words: as many as are allocated, or how many it may have, and an estimate."""
+        """Its registers a thread, in words: as many as are allocated, or an estimate, and with how many as many groups
+        still share a core; the compiler may take more."""
         if self.registers_at_most <= self.registers_per_thread:
             return f"{self.registers_per_thread}{' (and some values spilled)' * self.spills}"
-        return f"at most {self.registers_at_most} ({self.registers_per_thread} estimated)"
+        room = f"estimated; with up to {self.registers_at_most} as many groups share a core"
+        return f"about {self.registers_per_thread} ({room})"
 
     @property
     def kernel(self) -> str:
