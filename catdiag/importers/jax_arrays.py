@@ -53,6 +53,8 @@ def _reshape(b: ProgramBuilder, call: AtenCall) -> Operand:
     value = known(call["operands"][0])
     if not isinstance(value, ArrayValue):
         return filled(b, value, call.shape, call.element)
+    if 0 in call.shape:  # no elements, so that any are these
+        return b.constant(0, call.shape, call.element)
     if call.get("dimensions") is not None:
         value = b.view(value, [value.dims[k] for k in call["dimensions"]])
     return _aten(b, "view", call, self=value)  # type: ignore[no-any-return]
@@ -204,6 +206,28 @@ def _cumsum(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
         value = _aten(b, "flip", call, self=value, dims=[axis])
     made = _aten(b, "cumsum", call, self=value, dim=axis)
     return _aten(b, "flip", call, self=made, dims=[axis]) if call.get("reverse") else made  # type: ignore[no-any-return]
+
+
+@rule("cummax", "cummin", "cumprod", "cumlogsumexp")
+def _running(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
+    value, axis = _first(b, call), int(call["axis"])
+    if call.get("reverse"):
+        value = _aten(b, "flip", call, self=value, dims=[axis])
+    made = _aten(b, {"cumlogsumexp": "logcumsumexp"}.get(call.name, call.name), call, self=value, dim=axis)
+    made = made[0] if isinstance(made, tuple) else made
+    return _aten(b, "flip", call, self=made, dims=[axis]) if call.get("reverse") else made  # type: ignore[no-any-return]
+
+
+@rule("sort")
+def _sort(b: ProgramBuilder, call: AtenCall) -> Any:
+    """The first operand in order, and the others as they go along with it; of equal ones the first comes first."""
+    if int(call["num_keys"]) != 1:
+        raise Unsupported("sorting by several keys")
+    k = int(call["dimension"])
+    keys, *others = (_array(b, a, call.element if n == 0 else "real") for n, a in enumerate(call["operands"]))
+    values, positions = _aten(b, "sort", call, self=keys, dim=k)
+    along = [_aten(b, "gather", call, self=a, dim=k, index=positions) for a in others]
+    return (values, *along) if along else values
 
 
 @rule("top_k")

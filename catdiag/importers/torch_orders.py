@@ -48,8 +48,9 @@ def _running_extreme(b: ProgramBuilder, call: AtenCall) -> tuple[ArrayValue, Arr
     return found, b.emit(full.dims, full.axes, last, "int")
 
 
-@rule("logcumsumexp")
-def _logcumsumexp(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
+@rule("logcumsumexp", "cumprod")
+def _running_total(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
+    """The logarithm of the sum of powers, or the product, of all elements up to each."""
     value, k = call["self"], place(call["self"], call["dim"])
     if not value.dims or not b.factors.resolve(value.dims[k]):
         return value  # type: ignore[no-any-return]
@@ -58,9 +59,11 @@ def _logcumsumexp(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
 
     def make(env: Environment) -> Any:
         before = env.index(there) <= env.index(here)
+        if call.name == "cumprod":
+            return frontend.prod(elementwise.where(before, env[other], 1), env.of(there))
         return nn.logsumexp(elementwise.where(before, env[other], -float("inf")), env.of(there))
 
-    return b.emit(full.dims, full.axes, make)
+    return b.emit(full.dims, full.axes, make, value.element if call.name == "cumprod" else "real")
 
 
 def ranks(b: ProgramBuilder, value: ArrayValue, k: int, descending: bool = False) -> tuple[ArrayValue, ArrayValue]:

@@ -45,6 +45,7 @@ CALLS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "cummax": (lambda x: tuple(torch.cummax(x, 1)), (TIES,)),
     "cummin": (lambda x: tuple(torch.cummin(x, 0)), (TIES,)),
     "logcumsumexp": (lambda x: torch.logcumsumexp(x, 1), (real(3, 4),)),
+    "cumprod": (lambda x: (torch.cumprod(x, 1), torch.cumprod(torch.arange(1, 7).view(2, 3), 0)), (real(3, 4),)),
     "sort": (lambda x: tuple(torch.sort(x, dim=-1, stable=True)), (TIES,)),
     "sort, descending": (lambda x: torch.sort(x, 0, descending=True)[0], (real(5, 2),)),
     "argsort": (lambda x: torch.argsort(x, 1), (real(2, 5),)),
