@@ -129,9 +129,45 @@ def squeezed(pool: Function) -> Function:
     return lambda x, a, b: x * torch.sigmoid(F.relu(pool(x) @ a.T) @ b.T)[:, :, None, None]
 
 
+def with_sink(q: Any, k: Any, v: Any, sink: Any) -> Any:
+    """A logit for each head that takes part in the softmax, and is no key."""
+    scores = q @ k.mT / math.sqrt(q.shape[-1])
+    scores = torch.cat([scores, sink.reshape(1, -1, 1, 1).expand(q.shape[0], -1, q.shape[2], -1)], -1)
+    return torch.softmax(scores - scores.amax(-1, keepdim=True), -1)[..., :-1] @ v
+
+
+def gated_by_sink(sign: int) -> Function:
+    def attend(q: Any, k: Any, v: Any, sink: Any) -> Any:
+        scores = q @ k.mT / math.sqrt(q.shape[-1])
+        return scores.softmax(-1) @ v * torch.sigmoid(scores.logsumexp(-1, keepdim=True) - sign * sink[:, None, None])
+
+    return attend
+
+
+def sink_in_the_denominator(q: Any, k: Any, v: Any, sink: Any) -> Any:
+    scores = q @ k.mT / math.sqrt(q.shape[-1])
+    most = torch.maximum(scores.amax(-1, keepdim=True), sink[:, None, None])
+    powers = torch.exp(scores - most)
+    return powers @ v / (powers.sum(-1, keepdim=True) + torch.exp(sink[:, None, None] - most))
+
+
+def kernelized(q: Any, k: Any, v: Any) -> Any:
+    q, k = F.elu(q) + 1, F.elu(k) + 1
+    return q @ (k.mT @ v) / (q @ k.sum(1)[:, :, None] + 1e-6)
+
+
+def kernel_first(least: float) -> Function:
+    def attend(q: Any, k: Any, v: Any) -> Any:
+        weights = torch.where(q > 0, q + 1, q.exp()) @ torch.where(k > 0, k + 1, k.exp()).mT
+        return weights / (weights.sum(-1, keepdim=True) + least) @ v
+
+    return attend
+
+
 QKV = (real(2, 6, 4), real(2, 6, 4), real(2, 6, 3))
 HEADS = (real(2, 6, 5, 4), real(2, 3, 7, 4), real(2, 3, 7, 6))
 STATE = (real(2, 4, 3), torch.rand(2, 4, 3), real(3, 2), real(2, 4, 2), real(2, 4, 2))
+SINK = (real(2, 3, 5, 4), real(2, 3, 6, 4), real(2, 3, 6, 7), real(3))
 CLASSES = (real(4, 5), torch.tensor([0, 2, 1, 4]))
 IMAGE = (real(2, 8, 3, 5),)
 GELU = math.sqrt(2 / math.pi)
@@ -172,6 +208,11 @@ SAME: dict[str, Case] = {
         lambda q, k: F.cosine_similarity(q[:, :, None], k[:, None], dim=-1, eps=1e-12),
         (real(2, 5, 4), real(2, 6, 4)),
     ),
+    "a sink as a gate": (with_sink, gated_by_sink(1), SINK),
+    "a sink in the denominator": (with_sink, sink_in_the_denominator, SINK),
+    "kernelized attention": (kernelized, kernel_first(1e-6), QKV),
+    "mish by powers": (F.mish, lambda x: x * ((1 + x.exp()) ** 2 - 1) / ((1 + x.exp()) ** 2 + 1), (real(5),)),
+    "gelu by erfc": (F.gelu, lambda x: x * 0.5 * torch.erfc(-x * math.sqrt(0.5)), (real(5),)),
     "distances": (
         lambda x, y: ((x[:, None] - y[None]) ** 2).sum(-1),
         lambda x, y: (x * x).sum(-1)[:, None] + (y * y).sum(-1)[None] - 2 * x @ y.T, (real(5, 3), real(4, 3)),
@@ -185,6 +226,9 @@ DIFFERENT: dict[str, Case] = {
     "a state read too early": (recurrence(False), recurrence(True), STATE),
     "sums without the position itself": (linear_loop, lambda q, k, v: (q @ k.mT).tril(-1) @ v, QKV),
     "label smoothing by a sum": (SAME["label smoothing"][0], smoothed("sum"), CLASSES),
+    "a sink of the other sign": (with_sink, gated_by_sink(-1), SINK),
+    "kernelized attention without its least sum": (kernelized, kernel_first(0.0), QKV),
+    "a hard sigmoid of another slope": (F.hardsigmoid, lambda x: (0.2 * x + 0.5).clamp(0, 1), (real(5),)),
     "other groups": (lambda x: F.group_norm(x, 2), lambda x: groups(x, 4, 2), IMAGE),
     "pixels shuffled by other channels": (lambda x: F.pixel_shuffle(x, 2), shuffled(False), IMAGE),
     "squeezed by a maximum": (
