@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from catdiag.kernel.terms import KernelError, Term, leaves
-from catdiag.kernel.witness import satisfied
+from catdiag.kernel.witness import met, satisfied
 from catdiag.prover.assumptions import holds, meeting
 from catdiag.prover.refute.counterexample_data import NotACounterexample, plain
 from catdiag.prover.refute.counterexample_search import CounterexampleSearch
@@ -65,6 +65,9 @@ def examined(
         try:
             theorem = checker.witnessed(theorem, search.declared, witness)
         except KernelError:
+            # It raises KernelError for what is no input of these sorts: a search that goes wrong proves nothing.
+            if met(checker.hypotheses, search.declared, witness, checker.cuts):
+                raise
             continue
         break
     else:
