@@ -4,7 +4,8 @@
 
 plans every operator of the library for a chip and an element type, compiles the kernels for the chip's compute
 capability, and prints those whose shared memory differs by more than `NEAR_BYTES`, that take more registers than they
-may, or that spill; then a summary. A thread may have as many registers as let the core hold as many blocks as the plan
+may, that spill, or that read registers which nothing has written; then a summary. A thread
+may have as many registers as let the core hold as many blocks as the plan
 says, `KernelPlan.registers_at_most`: with more, the occupancy for which its time is predicted is lost. The compiler,
 which does not know the occupancy, may take any number below without harm: how many take more than the estimate is
 counted apart. A kernel spills only where its plan says so, `KernelPlan.spills`. It needs torch and Triton, and takes
@@ -47,6 +48,8 @@ class Comparison:
     registers_at_most: int
     spilled: int
     said_to_spill: bool
+    unwritten: tuple[str, ...] = ()
+    """Registers that the machine code reads and nothing has written: it is wrong (`Binary.unwritten_registers`)."""
 
     @property
     def difference(self) -> int:
@@ -79,7 +82,8 @@ class Comparison:
         return (
             f"{self.operator}, kernel {self.place} ({what}): shared memory {self.shared[0]:,} said, {self.shared[1]:,} "
             f"compiled ({self.difference:+,}), registers {self.registers[0]} estimated, {self.registers[1]} compiled, "
-            f"{self.registers_at_most} at most{spilled}"
+            f"{self.registers_at_most} at most{spilled}{', reads what is not written: ' * bool(self.unwritten)}"
+            f"{' '.join(self.unwritten)}"
         )
 
 
@@ -117,6 +121,7 @@ def compared(operator: str, place: int, kernel: KernelPlan, arch: int | str) -> 
         kernel.registers_at_most,
         max(max(one.spill_stores, one.spill_loads, one.stack) for one in made),
         kernel.spills,
+        tuple(sorted({name for one in made for name in one.unwritten_registers})),
     )
 
 
@@ -132,7 +137,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         try:
             for one in comparisons(operator, given.chip, given.dtype):
                 found.append(one)
-                if given.operators or one.spilled or one.fewer_blocks or not one.near:
+                if given.operators or one.spilled or one.fewer_blocks or one.unwritten or not one.near:
                     print(one, flush=True)
         except CatdiagError as error:
             print(f"{operator}: {error.message.splitlines()[0]}", flush=True)
@@ -143,11 +148,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(
         f"{given.chip}, {given.dtype}: {near} of {len(found)} kernels within {NEAR_BYTES:,} bytes, {larger} with more "
         f"than said, {fewer} with more registers than they may have, {more} with more than estimated, {spilled} spill "
-        "unsaid"
+        f"unsaid, {sum(bool(one.unwritten) for one in found)} read registers that nothing has written"
     )
     if worst is not None:
         print(f"worst: {worst}")
-    return int(near < len(found) or fewer > 0 or spilled > 0)
+    return int(near < len(found) or fewer > 0 or spilled > 0 or any(one.unwritten for one in found))
 
 
 if __name__ == "__main__":
