@@ -133,17 +133,12 @@ class IntPolynomial:
         mine, its = self._samples(), other._samples()
         if mine[0] < its[0] or mine[1] < its[1]:
             return False
-        shifted: dict[Monomial, int] = {}
-        difference = self - other
-        if all(c > 0 for c in difference.terms.values()):
+        difference = (self - other).terms
+        positive = {m: c for m, c in difference.items() if c > 0}
+        if len(positive) == len(difference):
             return True
-        for m, c in difference.terms.items():
-            if len(m) > _DEGREE:
-                return False
-            for bits in range(1 << len(m)):
-                key = tuple(s for k, s in enumerate(m) if bits >> k & 1)
-                shifted[key] = shifted.get(key, 0) + c
-        return all(c >= 0 for c in shifted.values())
+        matched = _matched({m: -c for m, c in difference.items() if c < 0}, positive)
+        return _nonnegative_shift(difference) if matched is None else matched
 
     def expr(self) -> Any:
         """The polynomial as a sympy expression in positive integer symbols."""
@@ -167,6 +162,46 @@ def symbol(name: str) -> Any:
     import sympy
 
     return sympy.Symbol(name, positive=True, integer=True)
+
+
+def _matched(negative: Mapping[Monomial, int], positive: Mapping[Monomial, int]) -> bool | None:
+    """Whether positive terms, each a multiple of the negative term that it is matched with, outweigh all of these; None
+    where that is not decided. A negative term of which no positive one is a multiple stays negative when sizes are
+    written as 1 + s."""
+    left = dict(positive)
+    undecided = False
+    for m, needed in sorted(negative.items(), key=lambda term: -len(term[0])):
+        multiples = [n for n in positive if len(n) > len(m) and _divides(m, n)]
+        if not multiples:
+            return False
+        for n in multiples:
+            taken = min(needed, left[n])
+            left[n] -= taken
+            needed -= taken
+        undecided |= needed > 0
+    return None if undecided else True
+
+
+def _divides(m: Monomial, n: Monomial) -> bool:
+    """Whether a monomial divides another.
+
+    >>> _divides(("a", "b"), ("a", "a", "b")), _divides(("a", "a"), ("a", "b", "c"))
+    (True, False)
+    """
+    rest = iter(n)
+    return all(name in rest for name in m)
+
+
+def _nonnegative_shift(terms: Mapping[Monomial, int]) -> bool:
+    """Whether no coefficient is negative once each size is written as 1 + s; False where a degree is too high."""
+    shifted: dict[Monomial, int] = {}
+    for m, c in terms.items():
+        if len(m) > _DEGREE:
+            return False
+        for bits in range(1 << len(m)):
+            key = tuple(s for k, s in enumerate(m) if bits >> k & 1)
+            shifted[key] = shifted.get(key, 0) + c
+    return all(c >= 0 for c in shifted.values())
 
 
 ZERO, ONE = IntPolynomial(), IntPolynomial({(): 1})

@@ -8,7 +8,7 @@ long a run takes as `catdiag.planner.time_model` has it: for Triton, or for Gluo
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
@@ -58,6 +58,12 @@ _EACH = 4
 WAITS = 0.85
 """The part of its time that HBM is busy from which on a kernel waits for memory. Of the same tiles the one with more
 stages is first then: a product of 64 × 8,192 × 8,192 was 17% quicker with four than with three (H200)."""
+
+
+Grid = Mapping[str, Any]
+"""Candidates as arrays: the lengths of each tile and block."""
+RankedProposal = tuple[tuple[Any, ...], Proposal]
+"""A configuration, and what it is ranked by."""
 
 
 class Candidates:
@@ -181,58 +187,91 @@ class Candidates:
         given = self.search.request.tiles
         return least if not side.symbols() & set(given) else 1
 
-    def ranked(self) -> list[Proposal]:
+    def ranked(self, near: bool = False) -> list[Proposal]:
         """All that fit, the quickest first. Of equals the one with fewer bytes of shared memory, then with fewer warps
-        and stages, then with smaller tiles. Raises DoesNotFit where there is none."""
+        and stages, then with smaller tiles. With `near`, those that are not expected to be within `TIE` of the quickest
+        may be left out, of which no shared memory is read. Raises DoesNotFit where there is none."""
         grid, least = self.grid(), list[_Excess]()
-        found: list[tuple[Any, ...]] = []
+        found: list[RankedProposal] = []
         odd = [name for name, tile in self.search.request.tiles.items() if tile & (tile - 1)]
         if odd and not (found := self.specialized()):
             raise CatdiagError(_odd(odd[0], self.search.request.tiles[odd[0]]))
         for single_block in () if odd else (True, False):  # those whose warps share no rows, if there are any
             found += self.specialized() if single_block else []
-            for stages in self.kernels:
-                for warps in self.warps:
-                    found += self._fitting(stages, warps, grid, least, single_block)
+            parts = [(n, warps, self._with_registers(n, warps, grid, single_block))
+                     for n in self.kernels for warps in self.warps]  # fmt: skip
+            if near:
+                found = self._near(parts, least, found)
+            else:
+                for stages, warps, part in parts:
+                    found += self._fitting(stages, warps, part, least)
             if found:
                 break
         if not found:
             raise self._refusal(min(least, key=lambda e: e.over, default=None))
         return [made for _, made in sorted(found, key=lambda pair: pair[0])]
 
-    def _fitting(
-        self, stages: int, warps: int, grid: Mapping[str, Any], least: list[_Excess], single_block: bool
-    ) -> list[tuple[Any, ...]]:
-        """Those of a grid that fit with so many buffers and warps, with what they are ranked by; where none does, what
-        comes nearest to it is put beside `least`. Where `single_block`, warps have work and rows of their own."""
-        search, chip, block = self.search, self.search.chip, self.blocks[stages]
-        grid = self._least_registers(block, warps, grid)
+    def _near(
+        self, parts: Sequence[tuple[int, int, Grid]], least: list[_Excess], found: list[RankedProposal]
+    ) -> list[RankedProposal]:
+        """Some that are found, with those of grids, by stages and warps, that fit and may be within `TIE` of the
+        quickest: by what they would take if shared memory did not limit how many blocks are on a core."""
+        seconds = [self._seconds_without_smem(*part) for part in parts]
+        most = max((float(s.max()) for s in seconds if s.size), default=0.0)
+        read_s, limit_s = 0.0, TIE * min((float(s.min()) for s in seconds if s.size), default=0.0)
+        while True:
+            for (stages, warps, grid), optimistic in zip(parts, seconds, strict=True):
+                now = (optimistic > read_s) & (optimistic <= limit_s)
+                if now.any():
+                    some = {name: axis[now] for name, axis in grid.items()}
+                    found = [*found, *self._fitting(stages, warps, some, least)]
+            quickest_s = TIE * min((key[0] for key, _ in found), default=math.inf)
+            if limit_s >= min(most, quickest_s):
+                return found
+            read_s, limit_s = limit_s, quickest_s if found else 2 * limit_s
+
+    def _seconds_without_smem(self, stages: int, warps: int, grid: Grid) -> Any:
+        """The predicted seconds of a grid, an entry for each candidate, with as many blocks on a core as registers
+        allow."""
         count = len(next(iter(grid.values()))) if grid else 1
-        values = search.full({**self.sizes, **grid})
-        taken = block.resources(values, warps)
+        if not count:
+            return np.zeros(0)
+        block = replace(self.blocks[stages], counts_smem=False)
+        backend = TritonBackend(self.search.request.producers, block=block)
+        return np.broadcast_to(self._timed(stages, grid, warps, backend).seconds, (count,))
+
+    def _fitting(self, stages: int, warps: int, grid: Grid, least: list[_Excess]) -> list[RankedProposal]:
+        """Those of a grid that fit with so many buffers and warps, with what they are ranked by; where none does, what
+        comes nearest to it is put beside `least`."""
+        search, chip, block = self.search, self.search.chip, self.blocks[stages]
+        count = len(next(iter(grid.values()))) if grid else 1
+        if not count:
+            return []
+        taken = block.resources(search.full({**self.sizes, **grid}), warps)
         ok = np.broadcast_to(taken.fits(chip), (count,))
-        if single_block and warps > _WARPS[0] and search.request.threads is None:
-            ok = ok & (block.values_per_thread(values, warps) >= _EACH) & block.warps_own_rows(values, warps)
         if not ok.any():
-            if count:
-                least.append(_Excess.of(taken, stages, chip, grid))
+            least.append(_Excess.of(taken, stages, chip, grid))
             return []
         return self._proposals(stages, warps, {name: axis[ok] for name, axis in grid.items()})
 
-    def _least_registers(self, block: TritonBlock, warps: int, grid: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _with_registers(self, stages: int, warps: int, grid: Grid, single_block: bool) -> Grid:
         """Those of a grid that have registers enough, or the one that needs fewest: only their shared memory is read
-        off what is written, which takes longer."""
+        off what is written, which takes longer. Where `single_block`, those whose warps have work and rows of their
+        own."""
         if not grid or not len(next(iter(grid.values()))):
             return grid
-        registers = block.registers(self.search.full({**self.sizes, **grid}), warps)
-        registers = np.broadcast_to(registers, next(iter(grid.values())).shape)
-        enough = registers <= block.most_registers(warps)
-        places = enough if enough.any() else [int(np.argmin(registers))]
-        return {name: axis[places] for name, axis in grid.items()}
+        block, values = self.blocks[stages], self.search.full({**self.sizes, **grid})
+        registers = np.broadcast_to(block.registers(values, warps), next(iter(grid.values())).shape)
+        ok = registers <= block.most_registers(warps)
+        if not ok.any():
+            ok = np.arange(registers.size) == np.argmin(registers)
+        if single_block and warps > _WARPS[0] and self.search.request.threads is None:
+            ok = ok & (block.values_per_thread(values, warps) >= _EACH) & block.warps_own_rows(values, warps)
+        return {name: axis[ok] for name, axis in grid.items()}
 
     def _proposals(
         self, stages: int, warps: int, grid: Mapping[str, Any], specialized: bool = False
-    ) -> list[tuple[Any, ...]]:
+    ) -> list[RankedProposal]:
         """The configurations of a grid that fits, with what they are ranked by."""
         taken = self.block(stages, specialized).resources(self.search.full({**self.sizes, **grid}), warps)
         timing = self._timed(stages, grid, warps, self.backend(stages, specialized))
@@ -243,7 +282,7 @@ class Candidates:
             for numbers in (timing.seconds, timing.bytes_moved, taken.smem_bytes, taken.registers_per_thread,
                             timing.blocks_per_sm, memory_s > WAITS * timing.seconds)
         )  # fmt: skip
-        found: list[tuple[Any, ...]] = []
+        found: list[RankedProposal] = []
         for place in range(count):
             tile = {name: int(axis[place]) for name, axis in grid.items()}
             key = (float(time[place]), int(smem[place]), warps, stages, tuple(tile.values()))
@@ -254,7 +293,7 @@ class Candidates:
             found.append((key, made))
         return found
 
-    def specialized(self) -> list[tuple[Any, ...]]:
+    def specialized(self) -> list[RankedProposal]:
         """The warp-specialized ones, with one block a core: warpgroups of 64 rows, of one tile."""
         search, chip = self.search, self.search.chip
         emitted = self._emitted
@@ -262,7 +301,7 @@ class Candidates:
             return []
         (row,) = emitted.rows
         options = self.options()
-        found: list[tuple[Any, ...]] = []
+        found: list[RankedProposal] = []
         for groups in GROUPS:
             given = search.request.tiles.get(row, ROWS * groups)
             asked = search.request

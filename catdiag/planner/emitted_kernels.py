@@ -15,13 +15,13 @@ from dataclasses import dataclass, field, replace
 from catdiag.category.diagram import Diagram
 from catdiag.planner.cut_search import CutSearch
 from catdiag.planner.equal_segments import DerivedKernel, NamedKernel, SegmentClass
-from catdiag.planner.fit import fit
+from catdiag.planner.fit import emitted_seconds, fit
 from catdiag.planner.function_calls import function_plan
 from catdiag.planner.graph_segments import Span
 from catdiag.planner.kernel_candidates import KernelTimer, PlanTarget
 from catdiag.planner.kernel_drafts import REFUSED, fresh_tiles, parts_of, proved
 from catdiag.planner.library_products import library_plan
-from catdiag.planner.plan import FUNCTION, IDEAL, TORCH, KernelPlan
+from catdiag.planner.plan import FUNCTION, TORCH, KernelPlan
 from catdiag.rewrite.derivation import Derivation
 from catdiag.rewrite.list_states import resized
 from catdiag.rewrite.local_sizes import sizes_in
@@ -29,8 +29,10 @@ from catdiag.rewrite.steps import RenameTiles, Scheduled
 from catdiag.util.errors import CatdiagError, DoesNotFit, NotFusable
 
 SLOWER = 1.4
-"""A kernel that takes so many times as long as it is written as by the ideal model is compared with others by what all
-of them take as they are written."""
+"""A kernel that takes so many times as long as it is written as by the ideal model, each with the time from one kernel
+to the next, is compared with others by what all of them take as they are written."""
+NEARLY = 1.03
+"""Ways are not looked for that are expected to be quicker by less than this factor than one that is timed."""
 CALLED_PLANS: dict[str, Callable[[Diagram, PlanTarget], KernelPlan]] = {TORCH: library_plan, FUNCTION: function_plan}
 """The plans of kernels that are called, by who computes them."""
 
@@ -49,10 +51,24 @@ def emitted_plan(schedule: KernelTimer, known: SegmentClass) -> KernelPlan:
     return schedule.emitted
 
 
+def emitted_s(schedule: KernelTimer, known: SegmentClass) -> float:
+    """The predicted seconds of a schedule of equal segments as it is written. Raises CatdiagError where it is not."""
+    if schedule.emitted_s is None:
+        target = known.target
+        try:
+            diagram = schedule.draft.kernel_of(known.diagram)
+            schedule.emitted_s = emitted_seconds(diagram, target.chip, schedule.sizes, **target.options())
+        except CatdiagError as error:
+            schedule.emitted_s = error
+    if isinstance(schedule.emitted_s, CatdiagError):
+        raise schedule.emitted_s
+    return schedule.emitted_s
+
+
 def _has_module(schedule: KernelTimer, known: SegmentClass) -> bool:
     """Whether a kernel can be written by a schedule, or torch computes it."""
     try:
-        return bool(schedule.called) or emitted_plan(schedule, known).backend != IDEAL
+        return bool(schedule.called) or emitted_s(schedule, known) > 0
     except CatdiagError:
         return False
 
@@ -63,6 +79,10 @@ class EmittedKernelSearch(CutSearch):
 
     _retimed_stages: set[int] = field(default_factory=set, repr=False)
     """The stages of kernels that take `SLOWER` times as long as they are written."""
+    _slowdown: dict[int, float] = field(default_factory=dict, repr=False)
+    """By stage, how many times as long as by the ideal model a kernel with it takes as it is written, at least."""
+    _timed_ways: list[tuple[Span, ...]] = field(default_factory=list, repr=False)
+    """The ways whose slower kernels are timed as they are written."""
     _take_refused: bool = False
     """Whether schedules that were not proved are taken where no other is left, since no way is proved."""
 
@@ -71,9 +91,10 @@ class EmittedKernelSearch(CutSearch):
         the quickest way have them; what it takes, infinite where that is not below `limit_s`, or nothing is written."""
         while (option := self.chosen()) and self.total(option) < limit_s:
             emitted = True
-            for known in (self._class_of(span)[0] for span in option):
+            for span in option:
+                known = self._class_of(span)[0]
                 if isinstance(known.schedules, list) and not known.schedules[0].times_emitted:
-                    self._time_emitted(known)
+                    self._time_emitted(span)
                     emitted = False
             if emitted:
                 return self.total(option)
@@ -200,24 +221,32 @@ class EmittedKernelSearch(CutSearch):
             raise NotFusable(f"{piece.title} was not proved under other names of its tiles")
         return derivation.then(RenameTiles.of(fresh), renamed, theorem, ungrouped=None)
 
-    def _retimed(self, option: tuple[Span, ...], kernels: Sequence[DerivedKernel]) -> bool:
+    def _retimed(self, option: tuple[Span, ...]) -> bool:
         """Gives kernels of a way the seconds that they take as they are written, in place of the ideal model's: all of
         them where torch's products are compared with them, else those that take `SLOWER` times as long, and what covers
         stages of these. Whether one has others than before."""
         changed = False
-        for span, made in zip(option, kernels, strict=True):
+        gap_s = self.target.chip.kernel_gap_s
+        for span in option:
             known = self._class_of(span)[0]
-            if made.schedule.called or made.plan.backend == IDEAL or not isinstance(known.schedules, list):
+            if not isinstance(known.schedules, list) or known.schedules[0].called or known.schedules[0].times_emitted:
                 continue
             first, *others = known.schedules
-            slower = made.plan.time_s > SLOWER * first.seconds
-            if first.times_emitted or not (
-                slower or self.target.products == "quickest" or self._retimed_stages & set(range(*span))
-            ):
+            try:
+                seconds = emitted_s(first, known)
+            except DoesNotFit as error:
+                self._drop(known, error)
+                changed = True
+                continue
+            except CatdiagError:  # whose plan is of the ideal model
+                continue
+            slower = seconds + gap_s > SLOWER * (first.seconds + gap_s)
+            if not (slower or self.target.products == "quickest" or self._retimed_stages & set(range(*span))):
                 continue
             self._retimed_stages |= set(range(*span)) if slower else set()
-            changed = changed or made.plan.time_s != first.seconds
-            timer = replace(first, seconds=made.plan.time_s, times_emitted=True)
+            self._note_slowdown(span, seconds / first.seconds)
+            changed = changed or seconds != first.seconds
+            timer = replace(first, seconds=seconds, times_emitted=True)
             known.schedules = sorted([timer, *others], key=lambda one: one.seconds)
             known.made = known.made if known.schedules[0] is timer else None
         return changed
@@ -231,26 +260,53 @@ class EmittedKernelSearch(CutSearch):
             if isinstance(known.schedules, list) and self._retimed_stages & set(range(*span)):
                 first = known.schedules[0]
                 if not first.times_emitted and not first.called:
-                    self._time_emitted(known)
+                    self._time_emitted(span)
                     found = True
         if found:
+            self._timed_ways.append(option)
             self._forget()
         return found
 
-    def _time_emitted(self, known: SegmentClass) -> None:
+    def _time_emitted(self, span: Span) -> None:
         """Gives the quickest schedule of a segment the seconds that it takes as it is written, or leaves it out."""
+        known = self._class_of(span)[0]
         assert isinstance(known.schedules, list)
         first, *others = known.schedules
         try:
-            plan = emitted_plan(first, known)
-            if plan.backend == IDEAL:
-                raise NotFusable(plan.reason)
+            seconds = emitted_s(first, known)
         except CatdiagError as error:
             self._drop(known, error)
             return
-        timer = replace(first, seconds=plan.time_s, times_emitted=True)
+        self._note_slowdown(span, seconds / first.seconds)
+        timer = replace(first, seconds=seconds, times_emitted=True)
         known.schedules = sorted([timer, *others], key=lambda one: one.seconds)
         known.made = None
+
+    def _note_slowdown(self, span: Span, slowdown: float) -> None:
+        for stage in range(*span):
+            self._slowdown[stage] = min(slowdown, self._slowdown.get(stage, slowdown))
+
+    def bound(self, span: Span) -> float:
+        """The same; for a kernel that is timed by the ideal model, as many times these seconds, the fewest, as kernels
+        take that are timed as they are written and that have a stage of it."""
+        seconds, found = super().bound(span), self._class_of(span)[0].schedules
+        if isinstance(found, list) and not found[0].times_emitted and not found[0].called:
+            return seconds * max(1.0, min(self._slowdown.get(stage, 1.0) for stage in range(*span)))
+        return seconds
+
+    def _nearly_chosen(self) -> tuple[Span, ...]:
+        """The way that is taken as far as is known, or one that is timed as it is written, where the former is not
+        expected to be quicker by more than `NEARLY`."""
+        option = self.chosen()
+        ways = [(self.total(way), way) for way in self._timed_ways]
+        seconds, way = min(ways, key=lambda one: one[0], default=(math.inf, ()))
+        between_s = self.target.chip.kernel_gap_s * (len(option) - 1)
+        return way if seconds < math.inf and seconds <= NEARLY * (sum(map(self.bound, option)) + between_s) else option
+
+    def _is_emitted(self, span: Span) -> bool:
+        """Whether a kernel can be written by its quickest schedule, or is called."""
+        known = self._class_of(span)[0]
+        return not isinstance(known.schedules, list) or _has_module(known.schedules[0], known)
 
     def _has_emitted_stages(self, span: Span) -> bool:
         """Whether a kernel has several stages, and of each a kernel can be written."""
@@ -264,9 +320,12 @@ class EmittedKernelSearch(CutSearch):
     def _leave_unemitted(self, span: Span) -> None:
         """Leaves out the schedules of a kernel up to the quickest of which Triton's kernel can be written."""
         known = self._class_of(span)[0]
-        if known.made is None:  # an equal kernel of the way was left out already
+        if self._is_emitted(span):  # an equal kernel of the way was left out already
             return
-        error = NotFusable(known.made[0].plan.reason)
+        assert isinstance(known.schedules, list)
+        refused = known.schedules[0].emitted_s
+        assert isinstance(refused, CatdiagError)
+        error = NotFusable(refused.message)
         known.made = None
         self._drop(known, error)
         while isinstance(known.schedules, list) and not _has_module(known.schedules[0], known):

@@ -65,6 +65,8 @@ class SegmentClass:
     names: SegmentNames
     schedules: list[KernelTimer] | CatdiagError | None = None
     """The schedules of the first, the quickest first; why there are none; None where that is not known yet."""
+    screened: bool = False
+    """Whether these may lack some that are quicker by less than matters (`catdiag.planner.cut_search.NEGLIGIBLE`)."""
     bound: RooflineBound | None = None
     made: NamedKernel | None = None
     """The kernel as it is written, and derived where it is proved, under these names."""

@@ -112,6 +112,17 @@ class Fitting:
             len(ranked), taken,
         )  # fmt: skip
 
+    def time_s(self) -> float:
+        """The predicted seconds of the first configuration that is written as it was proposed, without the plan."""
+        found = self.candidates
+        ranked = found.ranked(near=True)
+        try:
+            chosen, emitted = self._taken(first_first(found.longest_first(ranked)))
+        except CatdiagError:  # all that are near may be refused
+            chosen, emitted = self._taken(first_first(found.longest_first(found.ranked())))
+        blocks_per_sm = self._blocks_per_sm(chosen, emitted)
+        return float(self.choice(replace(chosen, blocks_per_sm=blocks_per_sm)).seconds)
+
     def choice(self, proposal: Proposal) -> Choice:
         """A configuration with what it is predicted to do."""
         timing = self.candidates.timing(proposal)

@@ -33,6 +33,7 @@ from catdiag.planner.resources.block_resources import ceil_div
 from catdiag.planner.tile_search import SHORTEST_BLOCK, Choice, Found, some
 from catdiag.planner.time_model.matrix_units import peak_flops_per_s
 from catdiag.planner.time_model.timing import Timing
+from catdiag.planner.time_model.triton_backend import unoverlapped_seconds
 from catdiag.schedule.accumulation import added_results
 from catdiag.schedule.kernel_analysis import given_sizes, measure
 from catdiag.schedule.lowered_kernel import LoweredKernel
@@ -94,6 +95,8 @@ class KernelTimer:
     """What it was timed for: the lengths of its axes, and scalar inputs on which trip counts depend."""
     emitted: KernelPlan | CatdiagError | None = field(default=None, repr=False, compare=False)
     """Its plan as it is written, or why there is none; None where nobody asked."""
+    emitted_s: float | CatdiagError | None = field(default=None, repr=False, compare=False)
+    """The predicted seconds of that plan, which are known sooner, or why there is none."""
     times_emitted: bool = False
     """Whether its seconds are those of the kernel as it is written, and not of the ideal model."""
     recomputed: tuple[str, ...] = ()
@@ -107,8 +110,9 @@ class KernelTimer:
         return words.get(self.called) or str(self.draft)
 
 
-def timed_schedules(piece: Diagram, target: PlanTarget) -> list[KernelTimer]:
-    """The schedules of a piece that fit, the quickest first.
+def timed_schedules(piece: Diagram, target: PlanTarget, enough_s: float = 0.0) -> list[KernelTimer]:
+    """The schedules of a piece that fit, the quickest first. No further draft is tried once one takes `enough_s` or
+    less.
 
     Of each draft there are three forms: all blocks are run; masked ones are skipped; and the loop runs in parts at
     once, where the kernel has less than `FEW` groups for each core, which takes a kernel more that merges them.
@@ -132,6 +136,8 @@ def timed_schedules(piece: Diagram, target: PlanTarget) -> list[KernelTimer]:
         return blocks and min(lengths[outer], lengths[axis]) > SHORTEST_BLOCK and (not fits or lengths[axis] > WHOLE)
 
     for draft in drafts(flat, nested):
+        if found and min(timer.seconds for timer in found) <= enough_s:
+            break
         fits, blocks = False, True
         try:
             found += _forms(draft, target, sizes)
@@ -205,7 +211,8 @@ def _timed(
     if draft.adds and (taken := _bytes_of_parts(draft, {**search.sizes, **choice.tiles})) > FEW_BYTES:
         raise NotGroupable(f"the parts that groups add take {taken:,} bytes: expected at most {FEW_BYTES:,}")
     recomputed = remade(search.kernels[choice.stages], search.full({**search.sizes, **choice.tiles}))
-    return KernelTimer(draft, choice.seconds, choice, sizes, recomputed=recomputed), timings
+    seconds = choice.seconds + unoverlapped_seconds(search.kernels[choice.stages], target.chip)
+    return KernelTimer(draft, seconds, choice, sizes, recomputed=recomputed), timings
 
 
 def _bytes_of_parts(draft: KernelDraft, sizes: Mapping[str, int]) -> int:

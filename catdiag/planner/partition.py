@@ -36,7 +36,7 @@ from catdiag.planner.kernel_candidates import PlanTarget
 from catdiag.planner.kernel_drafts import NotProvedTogether, cut, proved
 from catdiag.planner.multi_kernel_plan import Plan, continued
 from catdiag.planner.partition_alternative import PartitionAlternative
-from catdiag.planner.plan import IDEAL, KernelPlan, spelled_out
+from catdiag.planner.plan import KernelPlan, spelled_out
 from catdiag.planner.plan_request import FitOptions, check_cuts, check_sizes
 from catdiag.planner.recomputed_stages import recomputed_rows, saves_more
 from catdiag.prover.api import Interrupted
@@ -215,7 +215,10 @@ def searching(
         forms.append(other(StageSequence(terms.diagram), terms))
     forms += map(other, row.reordered(MOST))
     tried = [] if search.has_misfit_stage() else [search]  # a layer as a named box, say
-    found = sorted((one for one in (*tried, *forms) if one.chosen()), key=PartitionSearch.rank_seconds)
+    ranks: list[tuple[float, PartitionSearch]] = []
+    for one in (*tried, *forms):
+        ranks.append((one.rank_seconds(min((seconds for seconds, _ in ranks), default=math.inf)), one))
+    found = [one for seconds, one in sorted(ranks, key=lambda rank: rank[0]) if seconds < math.inf]
     for better, worse in pairwise(found):
         better.otherwise = worse
     if found:
@@ -248,7 +251,8 @@ class PartitionSearch(EmittedKernelSearch):
         best: tuple[Plan, PartitionSearch] | None = None
         problem: CatdiagError | None = None
         for form in forms:
-            if best is not None and form.rank_seconds() >= REPLANNED_BELOW * best[0].time_s:
+            limit_s = math.inf if best is None else REPLANNED_BELOW * best[0].time_s
+            if form.rank_seconds(limit_s) >= limit_s and best is not None:
                 break
             self.equal.release()
             try:
@@ -290,7 +294,10 @@ class PartitionSearch(EmittedKernelSearch):
                 _worth={},
                 _left_out=set(),
                 _least_s={},
+                _timed_count=0,
                 _retimed_stages=set(),
+                _slowdown={},
+                _timed_ways=[],
             )
             for r in rows
         ]
@@ -318,15 +325,16 @@ class PartitionSearch(EmittedKernelSearch):
         """The quickest way whose kernels are proved; that they mean the program together may not be. It is of those
         of which a module can be written, if there is one. Raises DoesNotFit, and NotFusable."""
         quickest: tuple[tuple[Span, ...], list[NamedKernel]] | None = None
-        while option := self.chosen():
-            if self._timed_again(option):
+        while option := self._nearly_chosen():
+            if self._timed_again(option) or self._retimed(option):
                 continue
-            kernels = self._fitted(option)
-            if kernels is None or self._retimed(option, [made for made, _ in kernels]):
+            unemitted = [span for span in option if not self._is_emitted(span)]
+            replaced = unemitted and self.max_cuts != 0 and all(map(self._has_emitted_stages, unemitted))
+            kernels = self._fitted(option) if quickest is None or not replaced else quickest[1]
+            if kernels is None:
                 continue
-            unemitted = [span for span, (made, _) in zip(option, kernels, strict=True) if made.plan.backend == IDEAL]
             quickest = quickest or (option, kernels)
-            if unemitted and self.max_cuts != 0 and all(map(self._has_emitted_stages, unemitted)):
+            if replaced:
                 for span in unemitted:
                     self._leave_unemitted(span)
                 continue

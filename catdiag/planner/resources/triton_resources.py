@@ -112,6 +112,8 @@ class TritonBlock:
     streamed_loads: tuple[IntPolynomial, ...]
     late_arrays: int
     reloaded: IntPolynomial
+    counts_smem: bool = True
+    """Whether its shared memory is read off what is written, which takes long; without it, it counts as none."""
 
     @staticmethod
     def of(kernel: LoweredKernel, stages: int, emitted: EmittedBlocks) -> TritonBlock:
@@ -174,7 +176,7 @@ class TritonBlock:
     def resources(self, values: Values, warps: int) -> Resources:
         """What a block of so many warps takes; `values` gives sizes filled up to what a kernel indexes."""
         return Resources(
-            smem_bytes=self.emitted.smem_bytes(values, warps, self.stages),
+            smem_bytes=self.emitted.smem_bytes(values, warps, self.stages) if self.counts_smem else 0,
             registers_per_thread=np.asarray(self.registers(values, warps)).astype(np.int64),
             most_registers=self.most_registers(warps),
             warps=warps,

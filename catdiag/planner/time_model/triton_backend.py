@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from catdiag.category.integer_polynomial import IntPolynomial
+from catdiag.chip.hardware import Hardware
 from catdiag.planner.resources.block_resources import Numbers, Resources, ceil_div
 from catdiag.planner.resources.triton_resources import TritonBlock
 from catdiag.planner.time_model.core_pipelines import exposed_load_seconds, loop_overhead_seconds
@@ -29,6 +30,7 @@ from catdiag.planner.time_model.matrix_units import (
 )
 from catdiag.planner.time_model.memory_traffic import MemoryTraffic
 from catdiag.planner.time_model.queueing import mean_value_analysis, queued_at_memory_seconds
+from catdiag.schedule.lowered_kernel import LoweredKernel
 
 EXPOSED = 0.4
 """The part of a load's latency that an iteration waits for where there are two buffers."""
@@ -67,6 +69,15 @@ REQUEST_BYTES = 64
 """Bytes of a row of an array that the L2 hands over in the time that it takes for fewer."""
 PORT_BYTES_PER_CLOCK = 64
 """Bytes of a clock that a core can take from the L2 while others take less."""
+
+
+def unoverlapped_seconds(kernel: LoweredKernel, chip: Hardware) -> float:
+    """Seconds that a kernel takes at least as Triton runs it, beside what it takes by the ideal backend: those of one
+    round of blocks (`BLOCK_SECONDS`), where a loop multiplies blocks that are loaded ahead."""
+    multiplies = any(c.loops and c.dtype in chip.tensor for c in kernel.contractions)
+    if not multiplies or chip.accumulators == "SMEM" or any(b.tests_blocks for b in kernel.loop_bounds.values()):
+        return 0.0
+    return BLOCK_SECONDS[chip.by_warpgroups]
 
 
 @dataclass(frozen=True)
