@@ -28,7 +28,7 @@ from catdiag.rewrite.local_sizes import sizes_in
 from catdiag.rewrite.steps import RenameTiles, Scheduled
 from catdiag.util.errors import CatdiagError, DoesNotFit, NotFusable
 
-SLOWER = 1.4
+SLOWER = 1.3
 """A kernel that takes so many times as long as it is written as by the ideal model, each with the time from one kernel
 to the next, is compared with others by what all of them take as they are written."""
 NEARLY = 1.03
@@ -79,8 +79,6 @@ class EmittedKernelSearch(CutSearch):
 
     _retimed_stages: set[int] = field(default_factory=set, repr=False)
     """The stages of kernels that take `SLOWER` times as long as they are written."""
-    _slowdown: dict[int, float] = field(default_factory=dict, repr=False)
-    """By stage, how many times as long as by the ideal model a kernel with it takes as it is written, at least."""
     _timed_ways: list[tuple[Span, ...]] = field(default_factory=list, repr=False)
     """The ways whose slower kernels are timed as they are written."""
     _take_refused: bool = False
@@ -244,7 +242,6 @@ class EmittedKernelSearch(CutSearch):
             if not (slower or self.target.products == "quickest" or self._retimed_stages & set(range(*span))):
                 continue
             self._retimed_stages |= set(range(*span)) if slower else set()
-            self._note_slowdown(span, seconds / first.seconds)
             changed = changed or seconds != first.seconds
             timer = replace(first, seconds=seconds, times_emitted=True)
             known.schedules = sorted([timer, *others], key=lambda one: one.seconds)
@@ -277,22 +274,9 @@ class EmittedKernelSearch(CutSearch):
         except CatdiagError as error:
             self._drop(known, error)
             return
-        self._note_slowdown(span, seconds / first.seconds)
         timer = replace(first, seconds=seconds, times_emitted=True)
         known.schedules = sorted([timer, *others], key=lambda one: one.seconds)
         known.made = None
-
-    def _note_slowdown(self, span: Span, slowdown: float) -> None:
-        for stage in range(*span):
-            self._slowdown[stage] = min(slowdown, self._slowdown.get(stage, slowdown))
-
-    def bound(self, span: Span) -> float:
-        """The same; for a kernel that is timed by the ideal model, as many times these seconds, the fewest, as kernels
-        take that are timed as they are written and that have a stage of it."""
-        seconds, found = super().bound(span), self._class_of(span)[0].schedules
-        if isinstance(found, list) and not found[0].times_emitted and not found[0].called:
-            return seconds * max(1.0, min(self._slowdown.get(stage, 1.0) for stage in range(*span)))
-        return seconds
 
     def _nearly_chosen(self) -> tuple[Span, ...]:
         """The way that is taken as far as is known, or one that is timed as it is written, where the former is not
@@ -313,7 +297,7 @@ class EmittedKernelSearch(CutSearch):
         stages = [self._class_of((k, k + 1))[0] for k in range(*span)]
         for k, known in zip(range(*span), stages, strict=True):
             options = self.schedules((k, k + 1))
-            if len(stages) == 1 or not isinstance(options, list) or not _has_module(options[0], known):
+            if len(stages) == 1 or not isinstance(options, list) or not any(_has_module(o, known) for o in options):
                 return False
         return True
 

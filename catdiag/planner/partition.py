@@ -296,7 +296,6 @@ class PartitionSearch(EmittedKernelSearch):
                 _least_s={},
                 _timed_count=0,
                 _retimed_stages=set(),
-                _slowdown={},
                 _timed_ways=[],
             )
             for r in rows

@@ -41,7 +41,7 @@ def planned() -> Plan:
 def test_equal_blocks_under_other_names_are_timed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     timed: list[Any] = []
 
-    def counted(piece: Any, target: PlanTarget) -> Any:
+    def counted(piece: Any, target: PlanTarget, enough_s: float) -> Any:
         timed.append(piece)
         return timed_schedules(piece, target)
 

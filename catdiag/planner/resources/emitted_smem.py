@@ -67,16 +67,15 @@ class EmittedBlocks:
         return tuple(spans_of_loops(lower(self.diagram)))
 
     @cached_property
-    def _merged(self) -> frozenset[str]:
-        """The tiles of axes that are a side of a product together with others."""
-        sides = (side.symbols() for sides in self.products.sides for side in sides)
-        return frozenset(name for names in sides if len(names) > 1 for name in names)
+    def _merges_axes(self) -> bool:
+        """Whether a side of a product may be of several axes."""
+        return any(len(side.symbols()) > 1 for sides in self.products.sides for side in sides)
 
-    def _kinds(self, symbol: str, tile: Any) -> tuple[Any, ...]:
+    def _kinds(self, tile: Any) -> tuple[Any, ...]:
         """What the text of a kernel depends on of a tile's length, or of many lengths: whether it is 1, and no power of
         two; where axes are merged to a side of a product, which of them is short, and has the rows of a warpgroup."""
         found = (tile == 1, tile & (tile - 1) > 0)
-        if symbol not in self._merged:
+        if not self._merges_axes:
             return found
         return (*found, *(tile >= length for length in (4, 8, SHORTEST, ROWS)))
 
@@ -102,7 +101,7 @@ class EmittedBlocks:
     def _classes(self, tiles: Mapping[str, Any], values: Values, specialized: bool) -> Any:
         """The class of each candidate. Warp-specialized kernels allocate all buffers themselves."""
         known, count = {**values, **tiles}, len(next(iter(tiles.values())))
-        found = [one for symbol, tile in tiles.items() for one in self._kinds(symbol, tile)]
+        found = [one for tile in tiles.values() for one in self._kinds(tile)]
         by_warps: Numbers = False
         longer: Numbers = None
         for rows, columns, _ in () if specialized else self.products.sides:
@@ -171,7 +170,7 @@ class EmittedBlocks:
     def module(self, tiles: Mapping[str, int], specialized: bool = False) -> Module:
         """A module whose kernels are those for these tiles, perhaps with others (`_kinds`). Raises CatdiagError where
         they have no form in Triton."""
-        kinds = tuple(self._kinds(symbol, tile) for symbol, tile in tiles.items())
+        kinds = tuple(map(self._kinds, tiles.values()))
         known = self._modules.get((True, kinds)) or self._modules.get((specialized, kinds))
         if known is not None:
             return known
