@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from catdiag.category.integer_polynomial import IntPolynomial
+from catdiag.planner.candidate_excess import Excess, listed_of
 from catdiag.planner.configuration_proposal import Proposal
 from catdiag.planner.configuration_ties import CLOSE, TIE, MemoryBoundTies, first_first
 from catdiag.planner.instruction_shapes import upcast_by_warpgroups
 from catdiag.planner.memory_sectors import cuts_of_rows, packed, whole_sector
 from catdiag.planner.plan import plural
-from catdiag.planner.resources.block_resources import Resources
 from catdiag.planner.resources.dot_products import dot_products
 from catdiag.planner.resources.emitted_smem import EmittedBlocks
 from catdiag.planner.resources.gluon_resources import WARPS, GluonBlock
@@ -35,12 +35,11 @@ from catdiag.planner.time_model.prediction import predict
 from catdiag.planner.time_model.timing import Timing
 from catdiag.planner.time_model.triton_backend import TritonBackend
 from catdiag.schedule.load_imbalance import window_loads
-from catdiag.schedule.lowered_kernel import LoweredKernel, ProgramPoint
+from catdiag.schedule.lowered_kernel import LoweredKernel
 from catdiag.schedule.placement import LEVEL, REGISTERS
 from catdiag.util.errors import CatdiagError, DoesNotFit
 
 if TYPE_CHECKING:
-    from catdiag.chip.hardware import Hardware
     from catdiag.codegen.triton.triton_module import Module
 
 LONGEST = 4096
@@ -191,7 +190,7 @@ class Candidates:
         """All that fit, the quickest first. Of equals the one with fewer bytes of shared memory, then with fewer warps
         and stages, then with smaller tiles. With `near`, those that are not expected to be within `TIE` of the quickest
         may be left out, of which no shared memory is read. Raises DoesNotFit where there is none."""
-        grid, least = self.grid(), list[_Excess]()
+        grid, least = self.grid(), list[Excess]()
         found: list[RankedProposal] = []
         odd = [name for name, tile in self.search.request.tiles.items() if tile & (tile - 1)]
         if odd and not (found := self.specialized()):
@@ -212,7 +211,7 @@ class Candidates:
         return [made for _, made in sorted(found, key=lambda pair: pair[0])]
 
     def _near(
-        self, parts: Sequence[tuple[int, int, Grid]], least: list[_Excess], found: list[RankedProposal]
+        self, parts: Sequence[tuple[int, int, Grid]], least: list[Excess], found: list[RankedProposal]
     ) -> list[RankedProposal]:
         """Some that are found, with those of grids, by stages and warps, that fit and may be within `TIE` of the
         quickest: by what they would take if shared memory did not limit how many blocks are on a core."""
@@ -240,7 +239,7 @@ class Candidates:
         backend = TritonBackend(self.search.request.producers, block=block)
         return np.broadcast_to(self._timed(stages, grid, warps, backend).seconds, (count,))
 
-    def _fitting(self, stages: int, warps: int, grid: Grid, least: list[_Excess]) -> list[RankedProposal]:
+    def _fitting(self, stages: int, warps: int, grid: Grid, least: list[Excess]) -> list[RankedProposal]:
         """Those of a grid that fit with so many buffers and warps, with what they are ranked by; where none does, what
         comes nearest to it is put beside `least`."""
         search, chip, block = self.search, self.search.chip, self.blocks[stages]
@@ -250,7 +249,7 @@ class Candidates:
         taken = block.resources(search.full({**self.sizes, **grid}), warps)
         ok = np.broadcast_to(taken.fits(chip), (count,))
         if not ok.any():
-            least.append(_Excess.of(taken, stages, chip, grid))
+            least.append(Excess.of(taken, stages, chip, grid))
             return []
         return self._proposals(stages, warps, {name: axis[ok] for name, axis in grid.items()})
 
@@ -445,7 +444,7 @@ class Candidates:
         merging = search.merging.get(stages) or next(iter(search.merging.values()))
         return found.then(predict(merging, search.chip, values, stages, warps))
 
-    def _refusal(self, least: _Excess | None) -> DoesNotFit:
+    def _refusal(self, least: Excess | None) -> DoesNotFit:
         """Why nothing fits: what the candidate that comes nearest to it needs, and which arrays."""
         chip, how = self.search.chip, "; stream an axis, or group more axes, for smaller tiles"
         if least is None:
@@ -464,13 +463,6 @@ class Candidates:
         error = DoesNotFit("\n".join(lines))
         error.excess = least.over
         return error
-
-
-def listed_of(moments: list[ProgramPoint], values: Mapping[Any, Any], level: str) -> list[str]:
-    """The arrays of the fullest moment, each with its bytes."""
-    fullest = max(moments, key=lambda m: int(m.total.value(values)))
-    lines = [f"  {int(fullest.total.value(values)):,} bytes of arrays, too much for {level}:"]
-    return lines + [f"    {int(a.value(values)):>16,}  {name} ({role})" for name, role, a in fullest.live]
 
 
 def _odd(name: str, tile: int) -> str:
@@ -498,32 +490,3 @@ def _single_axes(*sides: IntPolynomial) -> set[str]:
 def _power(size: int, least: int = 1) -> int:
     """The least power of two that is no shorter."""
     return max(least, 1 << (size - 1).bit_length())
-
-
-@dataclass(frozen=True)
-class _Excess:
-    """A candidate that does not fit: by what factor it is over what the chip has, and what it needs."""
-
-    over: float
-    tiles: Mapping[str, int]
-    stages: int
-    smem: int
-    registers: int
-    most_registers: int
-    words: str
-
-    @staticmethod
-    def of(taken: Resources, stages: int, chip: Hardware, grid: Mapping[str, Any]) -> _Excess:
-        """The candidate of a grid that is least over."""
-        count, most = len(next(iter(grid.values()))) if grid else 1, taken.most_registers
-        smem = np.broadcast_to(taken.aligned_smem_bytes, (count,))
-        registers = np.broadcast_to(taken.registers_per_thread, (count,))
-        over = np.maximum(smem / chip.smem_per_block, registers / most)
-        place = int(np.argmin(over))
-        tiles = {name: int(axis[place]) for name, axis in grid.items()}
-        shown = ", ".join(f"{name}={tile}" for name, tile in tiles.items()) or "no tiles"
-        words = (
-            f"{shown} with {taken.warps} warps needs {int(smem[place]):,} of {chip.smem_per_block:,} bytes of "
-            f"{chip.word('SMEM')} and {int(registers[place])} of {most} registers a thread"
-        )
-        return _Excess(float(over[place]), tiles, stages, int(smem[place]), int(registers[place]), most, words)
