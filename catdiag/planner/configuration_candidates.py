@@ -197,8 +197,9 @@ class Candidates:
             raise CatdiagError(_odd(odd[0], self.search.request.tiles[odd[0]]))
         for single_block in () if odd else (True, False):  # those whose warps share no rows, if there are any
             found += self.specialized() if single_block else []
-            parts = [(n, warps, self._with_registers(n, warps, grid, single_block))
-                     for n in self.kernels for warps in self.warps]  # fmt: skip
+            tried = ((n, warps, self._with_registers(n, warps, grid, single_block))
+                     for n in self.kernels for warps in self.warps)  # fmt: skip
+            parts = [(n, warps, part) for n, warps, part in tried if part is not None]
             if near:
                 found = self._near(parts, least, found)
             else:
@@ -253,19 +254,22 @@ class Candidates:
             return []
         return self._proposals(stages, warps, {name: axis[ok] for name, axis in grid.items()})
 
-    def _with_registers(self, stages: int, warps: int, grid: Grid, single_block: bool) -> Grid:
+    def _with_registers(self, stages: int, warps: int, grid: Grid, single_block: bool) -> Grid | None:
         """Those of a grid that have registers enough, or the one that needs fewest: only their shared memory is read
         off what is written, which takes longer. Where `single_block`, those whose warps have work and rows of their
-        own."""
-        if not grid or not len(next(iter(grid.values()))):
-            return grid
+        own; None where there are no tiles, and the one candidate is none of them."""
         block, values = self.blocks[stages], self.search.full({**self.sizes, **grid})
-        registers = np.broadcast_to(block.registers(values, warps), next(iter(grid.values())).shape)
+        count = len(next(iter(grid.values()))) if grid else 1
+        if not count:
+            return grid
+        registers = np.broadcast_to(block.registers(values, warps), (count,))
         ok = registers <= block.most_registers(warps)
         if not ok.any():
-            ok = np.arange(registers.size) == np.argmin(registers)
+            ok = np.arange(count) == np.argmin(registers)
         if single_block and warps > _WARPS[0] and self.search.request.threads is None:
             ok = ok & (block.values_per_thread(values, warps) >= _EACH) & block.warps_own_rows(values, warps)
+        if not grid and not ok.all():
+            return None
         return {name: axis[ok] for name, axis in grid.items()}
 
     def _proposals(

@@ -128,7 +128,7 @@ def emitted_seconds(
 
     >>> import catdiag as cd
     >>> total = cd.algorithm("q x -> q")(lambda a: cd.sum(a, "x"))
-    >>> sizes = {"q": 8192, "x": 64}
+    >>> sizes = {"q": 8, "x": 64}
     >>> emitted_seconds(total, "H100", sizes) == fit(total, "H100", sizes).time_s
     True
     """

@@ -479,7 +479,7 @@ def continued(begun: Derivation, plan: Plan) -> Plan:
     >>> plain = cd.algorithm("a b, b c -> a c", name="plain")(lambda A, B: cd.sum(A * B, "b"))
     >>> found = plain.distribute("b").plan("H200", {"a": 512, "b": 512, "c": 512})
     >>> [step.name for step in found.derivation.steps], found.source.title
-    (['distribute b', 'stream b', 'group a c'], 'plain')
+    (['distribute b', 'group a c'], 'plain')
 
     Raises NotFusable where that is not proved.
     """
