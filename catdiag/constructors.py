@@ -143,8 +143,9 @@ def from_torch(
     With `allow_opaque`, an operation that is not known is an uninterpreted box: proofs and plans go around it, and
     `run` calls PyTorch. Its result, if it is of the shape of an argument, has the argument's axes.
 
-    `others` are no arguments: an
-    unknown keyword is an error that says what to write. Raises NotImported for operations that are not known, naming all of them with the module and the line that calls
+    `others` are no arguments: an unknown keyword is an error that says what to write.
+
+    Raises NotImported for operations that are not known, naming all of them with the module and the line that calls
     them; TypeMismatch for other keywords; ImportError without PyTorch (`pip install torch`).
     """
     _require_no_others("cd.from_torch", others)
@@ -186,8 +187,9 @@ def from_jax(
 
     `allow_opaque` is that of `from_torch`; `run` calls JAX.
 
-    `others` are no arguments: an
-    unknown keyword is an error that says what to write. Raises NotImported for primitives that are not known, naming all of them with the line that calls them; TypeMismatch
+    `others` are no arguments: an unknown keyword is an error that says what to write.
+
+    Raises NotImported for primitives that are not known, naming all of them with the line that calls them; TypeMismatch
     for other keywords; ImportError without JAX (`pip install 'catdiag[jax]'`).
     """
     _require_no_others("cd.from_jax", others)
