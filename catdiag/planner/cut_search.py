@@ -31,20 +31,20 @@ and it needs no memory for what would be saved."""
 MOST = 12
 """Stages of a kernel at most, but for one kernel of everything."""
 TIMED = 5
-"""Of long rows, kernels that are timed for each stage at most: of others only those of one stage are, after that."""
+"""The most kernels that are timed in a long row, for each of its stages; after that, only those of one stage are."""
 FEW_STAGES = 2
 """Kernels of so many stages are always looked at."""
 MERGED = 0.98
 """Blocks of one axis in place of several are loaded whole, by warps of their own where a chip has them, which the model
 of ideal kernels does not know: what merges axes is taken where it is nearly as quick by that."""
 NEARLY = 1.03
-"""Of long rows, ways are not looked for that are expected to be quicker by less than this factor than one that is
-known."""
+"""Ways are not looked for that are expected to be quicker by less than this factor than one that is known: in long
+rows, and in all where kernels are timed as they are written."""
 HOPELESS = 3.0
 """A kernel that takes so many times the time of its stages in several is not made longer."""
 NEGLIGIBLE = 0.1
-"""The part of the time between kernels by which no path is looked for that is quicker: a kernel that takes no longer
-than its bound and that is timed by one schedule, until it is chosen."""
+"""A part of the time between two kernels. A kernel that takes at most that much longer than its bound is timed by no
+further draft until it is chosen."""
 
 
 class LeftToLibrary(NotFusable):

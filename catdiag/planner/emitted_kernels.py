@@ -11,9 +11,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from catdiag.category.diagram import Diagram
-from catdiag.planner.cut_search import CutSearch
+from catdiag.planner.cut_search import NEARLY, CutSearch
 from catdiag.planner.equal_segments import DerivedKernel, NamedKernel, SegmentClass
 from catdiag.planner.fit import emitted_seconds, fit
 from catdiag.planner.function_calls import function_plan
@@ -31,8 +32,7 @@ from catdiag.util.errors import CatdiagError, DoesNotFit, NotFusable
 SLOWER = 1.3
 """A kernel that takes so many times as long as it is written as by the ideal model, each with the time from one kernel
 to the next, is compared with others by what all of them take as they are written."""
-NEARLY = 1.03
-"""Ways are not looked for that are expected to be quicker by less than this factor than one that is timed."""
+T = TypeVar("T")
 CALLED_PLANS: dict[str, Callable[[Diagram, PlanTarget], KernelPlan]] = {TORCH: library_plan, FUNCTION: function_plan}
 """The plans of kernels that are called, by who computes them."""
 
@@ -40,35 +40,38 @@ CALLED_PLANS: dict[str, Callable[[Diagram, PlanTarget], KernelPlan]] = {TORCH: l
 def emitted_plan(schedule: KernelTimer, known: SegmentClass) -> KernelPlan:
     """The plan of a schedule of equal segments as it is written. Raises CatdiagError where there is none."""
     if schedule.emitted is None:
-        target = known.target
-        try:
-            diagram = schedule.draft.kernel_of(known.diagram)
-            schedule.emitted = fit(diagram, target.chip, schedule.sizes, **target.options())
-        except CatdiagError as error:
-            schedule.emitted = error
-    if isinstance(schedule.emitted, CatdiagError):
-        raise schedule.emitted
-    return schedule.emitted
+        schedule.emitted = _of_kernel(fit, schedule, known)
+    return _known(schedule.emitted)
 
 
-def emitted_s(schedule: KernelTimer, known: SegmentClass) -> float:
+def schedule_seconds(schedule: KernelTimer, known: SegmentClass) -> float:
     """The predicted seconds of a schedule of equal segments as it is written. Raises CatdiagError where it is not."""
     if schedule.emitted_s is None:
-        target = known.target
-        try:
-            diagram = schedule.draft.kernel_of(known.diagram)
-            schedule.emitted_s = emitted_seconds(diagram, target.chip, schedule.sizes, **target.options())
-        except CatdiagError as error:
-            schedule.emitted_s = error
-    if isinstance(schedule.emitted_s, CatdiagError):
-        raise schedule.emitted_s
-    return schedule.emitted_s
+        schedule.emitted_s = _of_kernel(emitted_seconds, schedule, known)
+    return _known(schedule.emitted_s)
+
+
+def _of_kernel(find: Callable[..., T], schedule: KernelTimer, known: SegmentClass) -> T | CatdiagError:
+    """What is found of the kernel of a schedule, or why it is not."""
+    target = known.target
+    try:
+        diagram = schedule.draft.kernel_of(known.diagram)
+        return find(diagram, target.chip, schedule.sizes, **target.options())
+    except CatdiagError as error:
+        return error
+
+
+def _known(found: T | CatdiagError) -> T:
+    """What was found. Raises the CatdiagError why it was not."""
+    if isinstance(found, CatdiagError):
+        raise found
+    return found
 
 
 def _has_module(schedule: KernelTimer, known: SegmentClass) -> bool:
     """Whether a kernel can be written by a schedule, or torch computes it."""
     try:
-        return bool(schedule.called) or emitted_s(schedule, known) > 0
+        return bool(schedule.called) or schedule_seconds(schedule, known) > 0
     except CatdiagError:
         return False
 
@@ -231,7 +234,7 @@ class EmittedKernelSearch(CutSearch):
                 continue
             first, *others = known.schedules
             try:
-                seconds = emitted_s(first, known)
+                seconds = schedule_seconds(first, known)
             except DoesNotFit as error:
                 self._drop(known, error)
                 changed = True
@@ -270,7 +273,7 @@ class EmittedKernelSearch(CutSearch):
         assert isinstance(known.schedules, list)
         first, *others = known.schedules
         try:
-            seconds = emitted_s(first, known)
+            seconds = schedule_seconds(first, known)
         except CatdiagError as error:
             self._drop(known, error)
             return

@@ -141,7 +141,9 @@ def _argument(name: str, value: object, constant: bool) -> TileValue:
 def _a_tensor_and_none(a: Any, b: Any) -> bool:
     """Whether one of two values is None and the other a tensor, a descriptor or a tile, so that `is` is false."""
     pairs = ((a, b), (b, a))
-    return any(getattr(x, "known", x) is None and isinstance(y, TileValue) and bool(y.array or y.shape) for x, y in pairs)
+    return any(
+        getattr(x, "known", x) is None and isinstance(y, TileValue) and bool(y.array or y.shape) for x, y in pairs
+    )
 
 
 class _AbstractInterpreter(Calls):
