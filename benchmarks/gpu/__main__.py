@@ -123,11 +123,11 @@ def measure(cases: Sequence[BenchCase], rows: Path, machine: BenchDevice, rounds
         row.results += [BenchResult(name, failure=why) for name, why in lost.items()]
         keep(rows, {"row": asdict(row)})
         done[case.name] = row
-        print(told(row), flush=True)
+        print(row_text(row), flush=True)
     return 0
 
 
-def told(row: BenchRow) -> str:
+def row_text(row: BenchRow) -> str:
     """A row as a line."""
     parts = []
     for r in row.results:
@@ -255,7 +255,7 @@ def finish(options: argparse.Namespace, cases: Sequence[BenchCase]) -> None:
     if options.write is not None:
         write_whole(options.write, text)
         print(f"{len(ordered)} of {len(cases)} cases are in {options.write}")
-    print("\n".join(told(row) for row in ordered))
+    print("\n".join(row_text(row) for row in ordered))
 
 
 def main() -> int:

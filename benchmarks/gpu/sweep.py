@@ -36,7 +36,7 @@ if str(ROOT) not in sys.path:
 
 import catdiag as cd  # noqa: E402
 from benchmarks.gpu.sweep_list import PLANS, RANDOM, STRIDED, Swept, by_chance, of_operator  # noqa: E402
-from benchmarks.gpu.sweep_page import FAILED, LATE, REFUSED, RIGHT, VAGUE, WRONG, Row, page, told  # noqa: E402
+from benchmarks.gpu.sweep_page import FAILED, LATE, REFUSED, RIGHT, VAGUE, WRONG, Row, page, row_text  # noqa: E402
 from catdiag.measure.bench import BenchDevice, of_kernels, raised, reason, torch_reference_of, versions  # noqa: E402
 from catdiag.measure.bench_case import ArraySpec, BenchCase  # noqa: E402
 from catdiag.measure.device_timer import interleaved  # noqa: E402
@@ -382,7 +382,7 @@ def run(options: argparse.Namespace) -> None:
                 file.write(json.dumps({"row": asdict(row)}, ensure_ascii=False) + "\n")
                 file.flush()
                 if row.outcome != RIGHT or row.ours_ms or options.verbose:
-                    print(told(row), flush=True)
+                    print(row_text(row), flush=True)
     finally:
         pool.close()
     print(Counter(row.outcome for row in kept(options.rows).values()), flush=True)

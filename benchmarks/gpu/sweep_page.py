@@ -56,7 +56,7 @@ class Row:
     seconds: float = 0.0
 
 
-def told(row: Row) -> str:
+def row_text(row: Row) -> str:
     """A row as a line."""
     parts = [f"{row.seconds:5.1f} s  {row.case}: {row.outcome}"]
     if row.error is not None and row.worst is not None:
