@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from catdiag.planner.plan import plural
 from catdiag.planner.resources.block_resources import Resources
-from catdiag.schedule.lowered_kernel import ProgramPoint
+from catdiag.planner.resources.triton_resources import MIN_DOT
+from catdiag.schedule.lowered_kernel import LoweredKernel, ProgramPoint
+from catdiag.schedule.placement import LEVEL, REGISTERS
+from catdiag.util.errors import DoesNotFit
 
 if TYPE_CHECKING:
     from catdiag.chip.hardware import Hardware
+    from catdiag.planner.tile_search import TileSearch
 
 
 @dataclass(frozen=True)
@@ -44,8 +49,37 @@ class Excess:
         return Excess(float(over[place]), tiles, stages, int(smem[place]), int(registers[place]), most, words)
 
 
-def listed_of(moments: list[ProgramPoint], values: Mapping[Any, Any], level: str) -> list[str]:
+def _listed_of(moments: list[ProgramPoint], values: Mapping[Any, Any], level: str) -> list[str]:
     """The arrays of the fullest moment, each with its bytes."""
     fullest = max(moments, key=lambda m: int(m.total.value(values)))
     lines = [f"  {int(fullest.total.value(values)):,} bytes of arrays, too much for {level}:"]
     return lines + [f"    {int(a.value(values)):>16,}  {name} ({role})" for name, role, a in fullest.live]
+
+
+def refusal(
+    search: TileSearch,
+    kernels: Mapping[int, LoweredKernel],
+    options: Mapping[str, Sequence[int]],
+    sizes: Mapping[str, int],
+    found: Sequence[Excess],
+) -> DoesNotFit:
+    """Why no candidate of a search fits: what the one that comes nearest to it needs, and which arrays. `kernels` are
+    by stages, `options` what tiles may be, `sizes` those of axes, filled up to what a kernel indexes."""
+    chip, how = search.chip, "; stream an axis, or group more axes, for smaller tiles"
+    if not found:
+        listed = ", ".join(f"{name} up to {values[-1]}" for name, values in options.items())
+        return DoesNotFit(
+            f"no Triton kernel on {chip.name}: no tiles ({listed}) give a product {MIN_DOT} along each side{how}"
+        )
+    least = min(found, key=lambda e: e.over)
+    lines = [f"no Triton kernel fits {chip.name}: {least.words}{how}"]
+    values = search.full({**sizes, **least.tiles})
+    full = {LEVEL: least.smem > chip.smem_per_block, REGISTERS: least.registers > least.most_registers}
+    for place, over in full.items():
+        moments = kernels[least.stages].points.get(place, [])
+        if over and moments:
+            name = chip.word("SMEM" if place == LEVEL else "registers")
+            lines += _listed_of(moments, values, f"{name}, with {plural(least.stages, 'buffer')} of a block")
+    error = DoesNotFit("\n".join(lines))
+    error.excess = least.over
+    return error

@@ -8,7 +8,7 @@ long a run takes as `catdiag.planner.time_model` has it: for Triton, or for Gluo
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import chain
@@ -17,12 +17,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from catdiag.category.integer_polynomial import IntPolynomial
-from catdiag.planner.candidate_excess import Excess, listed_of
+from catdiag.planner.candidate_excess import Excess, refusal
 from catdiag.planner.configuration_proposal import Proposal
 from catdiag.planner.configuration_ties import CLOSE, TIE, MemoryBoundTies, first_first
 from catdiag.planner.instruction_shapes import upcast_by_warpgroups
 from catdiag.planner.memory_sectors import cuts_of_rows, packed, whole_sector
-from catdiag.planner.plan import plural
 from catdiag.planner.resources.dot_products import dot_products
 from catdiag.planner.resources.emitted_smem import EmittedBlocks
 from catdiag.planner.resources.gluon_resources import WARPS, GluonBlock
@@ -36,8 +35,7 @@ from catdiag.planner.time_model.timing import Timing
 from catdiag.planner.time_model.triton_backend import TritonBackend
 from catdiag.schedule.load_imbalance import window_loads
 from catdiag.schedule.lowered_kernel import LoweredKernel
-from catdiag.schedule.placement import LEVEL, REGISTERS
-from catdiag.util.errors import CatdiagError, DoesNotFit
+from catdiag.util.errors import CatdiagError
 
 if TYPE_CHECKING:
     from catdiag.codegen.triton.triton_module import Module
@@ -57,10 +55,16 @@ _EACH = 4
 WAITS = 0.85
 """The part of its time that HBM is busy from which on a kernel waits for memory. Of the same tiles the one with more
 stages is first then: a product of 64 × 8,192 × 8,192 was 17% quicker with four than with three (H200)."""
+_READ_AT_ONCE = 16
+"""Candidates whose shared memory is read, of those that move the fewest bytes, before it is known whether one fits."""
+_FURTHER = 1.25
+"""How much longer candidates may take whose shared memory is read next."""
 
 
 Grid = Mapping[str, Any]
 """Candidates as arrays: the lengths of each tile and block."""
+Part = tuple[int, int, Grid]
+"""Candidates of so many stages and warps."""
 RankedProposal = tuple[tuple[Any, ...], Proposal]
 """A configuration, and what it is ranked by."""
 
@@ -186,59 +190,100 @@ class Candidates:
         given = self.search.request.tiles
         return least if not side.symbols() & set(given) else 1
 
-    def ranked(self, near: bool = False) -> list[Proposal]:
+    def ranked(self) -> list[Proposal]:
         """All that fit, the quickest first. Of equals the one with fewer bytes of shared memory, then with fewer warps
-        and stages, then with smaller tiles. With `near`, those that are not expected to be within `TIE` of the quickest
-        may be left out, of which no shared memory is read. Raises DoesNotFit where there is none."""
-        grid, least = self.grid(), list[Excess]()
-        found: list[RankedProposal] = []
-        odd = [name for name, tile in self.search.request.tiles.items() if tile & (tile - 1)]
-        if odd and not (found := self.specialized()):
+        and stages, then with smaller tiles. Raises DoesNotFit where there is none."""
+        return self.leading()[0]
+
+    def leading(self, distinct: float = math.inf) -> tuple[list[Proposal], float]:
+        """The first that are `ranked`, with so many different tiles, and all within `TIE` of the quickest; and the
+        seconds up to which there is no other. Of those that take longer no shared memory is read."""
+        least, odd = list[Excess](), self._odd_tiles()
+        if odd and not self.specialized():
             raise CatdiagError(_odd(odd[0], self.search.request.tiles[odd[0]]))
-        for single_block in () if odd else (True, False):  # those whose warps share no rows, if there are any
-            found += self.specialized() if single_block else []
+        for parts, known in self._rounds():
+            found, known_s = self._leading(parts, least, known, distinct)
+            if found:
+                first = sorted((pair for pair in found if pair[0][0] <= known_s), key=lambda pair: pair[0])
+                return [made for _, made in first], known_s
+        raise refusal(self.search, self.kernels, self.options(), self.sizes, least)
+
+    def fewest_bytes(self) -> Proposal:
+        """That which moves the fewest bytes of those that `ranked` has, the quickest of several. Raises DoesNotFit
+        where there is none."""
+        least = list[Excess]()
+        for parts, given in self._rounds():
+            found = [((made.bytes_moved, *key), made) for key, made in given]
+            rows = [self._optimistic(*part) for part in parts]
+            order = sorted(
+                (bytes_moved, seconds, k, place)
+                for k, (times, moved) in enumerate(rows)
+                for place, (bytes_moved, seconds) in enumerate(zip(moved.tolist(), times.tolist(), strict=True))
+            )
+            at, count = 0, _READ_AT_ONCE
+            while at < len(order) and (not found or order[at][:2] <= min(key for key, _ in found)[:2]):
+                for k, (stages, warps, grid) in enumerate(parts):
+                    places = [place for _, _, of, place in order[at : at + count] if of == k]
+                    if places:
+                        some = {name: axis[places] for name, axis in grid.items()}
+                        made = self._fitting(stages, warps, some, least)
+                        found += [((one.bytes_moved, *key), one) for key, one in made]
+                at, count = at + count, 2 * count
+            if found:
+                return min(found, key=lambda pair: pair[0])[1]
+        raise refusal(self.search, self.kernels, self.options(), self.sizes, least)
+
+    def _odd_tiles(self) -> list[str]:
+        """The tiles that are given and no power of two."""
+        return [name for name, tile in self.search.request.tiles.items() if tile & (tile - 1)]
+
+    def _rounds(self) -> Iterator[tuple[list[Part], list[RankedProposal]]]:
+        """The candidates, by stages and warps, and those that are known to fit: first those whose warps share no rows,
+        then, where there is none, all. Where a tile is no power of two, only those that are warp-specialized."""
+        grid = self.grid()
+        if self._odd_tiles():
+            yield [], self.specialized()
+            return
+        for single_block in (True, False):
             tried = ((n, warps, self._with_registers(n, warps, grid, single_block))
                      for n in self.kernels for warps in self.warps)  # fmt: skip
             parts = [(n, warps, part) for n, warps, part in tried if part is not None]
-            if near:
-                found = self._near(parts, least, found)
-            else:
-                for stages, warps, part in parts:
-                    found += self._fitting(stages, warps, part, least)
-            if found:
-                break
-        if not found:
-            raise self._refusal(min(least, key=lambda e: e.over, default=None))
-        return [made for _, made in sorted(found, key=lambda pair: pair[0])]
+            yield parts, self.specialized() if single_block else []
 
-    def _near(
-        self, parts: Sequence[tuple[int, int, Grid]], least: list[Excess], found: list[RankedProposal]
-    ) -> list[RankedProposal]:
-        """Some that are found, with those of grids, by stages and warps, that fit and may be within `TIE` of the
-        quickest: by what they would take if shared memory did not limit how many blocks are on a core."""
-        seconds = [self._seconds_without_smem(*part) for part in parts]
-        most = max((float(s.max()) for s in seconds if s.size), default=0.0)
+    def _leading(
+        self, parts: Sequence[Part], least: list[Excess], found: list[RankedProposal], distinct: float
+    ) -> tuple[list[RankedProposal], float]:
+        """Some that are known, with those of grids that fit and may be `leading`, and the seconds up to which these are
+        all: by what they would take if shared memory did not limit how many blocks are on a core."""
+        seconds = [self._optimistic(*part)[0] for part in parts]
+        most_s = max((float(s.max()) for s in seconds if s.size), default=0.0)
         read_s, limit_s = 0.0, TIE * min((float(s.min()) for s in seconds if s.size), default=0.0)
+        limit_s = limit_s if math.isfinite(distinct) else math.inf
         while True:
             for (stages, warps, grid), optimistic in zip(parts, seconds, strict=True):
                 now = (optimistic > read_s) & (optimistic <= limit_s)
                 if now.any():
                     some = {name: axis[now] for name, axis in grid.items()}
                     found = [*found, *self._fitting(stages, warps, some, least)]
+            if limit_s >= most_s:
+                return found, math.inf
+            known = {tuple(made.tiles.values()) for key, made in found if key[0] <= limit_s}
             quickest_s = TIE * min((key[0] for key, _ in found), default=math.inf)
-            if limit_s >= min(most, quickest_s):
-                return found
-            read_s, limit_s = limit_s, quickest_s if found else 2 * limit_s
+            if limit_s >= quickest_s and len(known) >= distinct:
+                return found, limit_s
+            read_s, limit_s = limit_s, quickest_s if limit_s < quickest_s < math.inf else _FURTHER * limit_s
 
-    def _seconds_without_smem(self, stages: int, warps: int, grid: Grid) -> Any:
+    def _optimistic(self, stages: int, warps: int, grid: Grid) -> tuple[Any, Any]:
         """The predicted seconds of a grid, an entry for each candidate, with as many blocks on a core as registers
-        allow."""
+        allow; and the bytes that it moves at the edge to shared memory."""
         count = len(next(iter(grid.values()))) if grid else 1
         if not count:
-            return np.zeros(0)
+            return np.zeros(0), np.zeros(0)
         block = replace(self.blocks[stages], counts_smem=False)
         backend = TritonBackend(self.search.request.producers, block=block)
-        return np.broadcast_to(self._timed(stages, grid, warps, backend).seconds, (count,))
+        timing = self._timed(stages, grid, warps, backend)
+        seconds, moved = np.broadcast_to(timing.seconds, (count,)), np.broadcast_to(timing.bytes_moved, (count,))
+        return seconds, np.rint(np.asarray(moved, dtype=float))
 
     def _fitting(self, stages: int, warps: int, grid: Grid, least: list[Excess]) -> list[RankedProposal]:
         """Those of a grid that fit with so many buffers and warps, with what they are ranked by; where none does, what
@@ -447,26 +492,6 @@ class Candidates:
             return found
         merging = search.merging.get(stages) or next(iter(search.merging.values()))
         return found.then(predict(merging, search.chip, values, stages, warps))
-
-    def _refusal(self, least: Excess | None) -> DoesNotFit:
-        """Why nothing fits: what the candidate that comes nearest to it needs, and which arrays."""
-        chip, how = self.search.chip, "; stream an axis, or group more axes, for smaller tiles"
-        if least is None:
-            listed = ", ".join(f"{name} up to {values[-1]}" for name, values in self.options().items())
-            return DoesNotFit(
-                f"no Triton kernel on {chip.name}: no tiles ({listed}) give a product {MIN_DOT} along each side{how}"
-            )
-        lines = [f"no Triton kernel fits {chip.name}: {least.words}{how}"]
-        values = self.search.full({**self.sizes, **least.tiles})
-        full = {LEVEL: least.smem > chip.smem_per_block, REGISTERS: least.registers > least.most_registers}
-        for place, over in full.items():
-            moments = self.kernels[least.stages].points.get(place, [])
-            if over and moments:
-                name = chip.word("SMEM" if place == LEVEL else "registers")
-                lines += listed_of(moments, values, f"{name}, with {plural(least.stages, 'buffer')} of a block")
-        error = DoesNotFit("\n".join(lines))
-        error.excess = least.over
-        return error
 
 
 def _odd(name: str, tile: int) -> str:

@@ -80,7 +80,7 @@ def _registers_at_most(chip: Hardware, chosen: Choice, group: Taken) -> int:
 
 
 def planned(
-    search: TileSearch, chosen: Choice, fewest: Choice, others: list[Choice], count: int, taken: Taken | None = None
+    search: TileSearch, chosen: Choice, fewest: Choice, others: list[Choice], taken: Taken | None = None
 ) -> KernelPlan:
     """The plan of a candidate, by the ideal model if nothing is said of what it takes. Raises CatdiagError if z3 does
     not prove that it fits."""
@@ -134,7 +134,6 @@ def planned(
         warp=chip.warp,
         schedule=_schedule(search, chosen),
         producers=group.producers,
-        candidates=count,
         backend=group.backend,
         warp_specialized=group.warp_specialized,
         plain_form_reason=group.plain_form_reason,
@@ -145,7 +144,7 @@ def planned(
 
 def best_plan(search: TileSearch) -> KernelPlan:
     """The best candidate, proved to fit."""
-    found, count = search.choices()
+    found = search.choices()
     fewest: Choice | None = None
     best: list[Choice] = []
     for stages, warps, kept, timing in found:
@@ -165,7 +164,7 @@ def best_plan(search: TileSearch) -> KernelPlan:
     for choice in best:
         if choice.tiles != chosen.tiles:
             others.setdefault(tuple(choice.tiles.items()), choice)
-    return planned(search, chosen, fewest or chosen, list(others.values())[:5], count)
+    return planned(search, chosen, fewest or chosen, list(others.values())[:5])
 
 
 def _schedule(search: TileSearch, chosen: Choice) -> PipelineSchedule | None:

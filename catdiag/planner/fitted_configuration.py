@@ -18,7 +18,7 @@ from catdiag.category.diagram import Diagram
 from catdiag.codegen.triton.triton_module import Module
 from catdiag.planner.configuration_candidates import Candidates
 from catdiag.planner.configuration_proposal import Proposal
-from catdiag.planner.configuration_ties import first_first
+from catdiag.planner.configuration_ties import CLOSE, first_first
 from catdiag.planner.emitted_module import ALIGNMENT_BYTES, EmittedModule, write
 from catdiag.planner.explanation import Taken, planned
 from catdiag.planner.fits_proof import Proof, prove_levels
@@ -32,6 +32,8 @@ _TRIED = 12
 """Configurations that are written at most, until one is as it was proposed."""
 _BEST = 5
 """Others that are shown beside the one that is taken."""
+_FURTHER = 4
+"""How many times as many tiles are looked at where all the first are refused."""
 
 
 def fitted(search: TileSearch, dtype: str | Mapping[str, str]) -> KernelPlan:
@@ -97,9 +99,10 @@ class Fitting:
     def plan(self, proposal: Proposal | None = None) -> KernelPlan:
         """That of the first configuration that is written as it was proposed, or of one that is given."""
         found = self.candidates
-        ranked = first_first(found.longest_first(found.ranked()))
-        chosen, emitted = self._taken(ranked) if proposal is None else self._given(proposal)
-        fewest = min(ranked, key=lambda p: (p.bytes_moved, p.time_s))
+        ranked, chosen, emitted = self._chosen(1 + _BEST, proposal)
+        fewest = found.fewest_bytes()
+        if (fewest.bytes_moved, fewest.time_s) == (chosen.bytes_moved, chosen.time_s):
+            fewest = chosen
         others: dict[tuple[tuple[str, int], ...], Proposal] = {}
         for p in ranked:
             if p.tiles != chosen.tiles:
@@ -108,20 +111,29 @@ class Fitting:
         taken = self._resources(chosen, emitted)
         chosen = replace(chosen, blocks_per_sm=taken.blocks_per_sm)
         return planned(
-            self.search, self.choice(chosen), self.choice(fewest), [self.choice(p) for p in others.values()],
-            len(ranked), taken,
+            self.search, self.choice(chosen), self.choice(fewest), [self.choice(p) for p in others.values()], taken
         )  # fmt: skip
 
     def time_s(self) -> float:
         """The predicted seconds of the first configuration that is written as it was proposed, without the plan."""
-        found = self.candidates
-        ranked = found.ranked(near=True)
-        try:
-            chosen, emitted = self._taken(first_first(found.longest_first(ranked)))
-        except CatdiagError:  # all that are near may be refused
-            chosen, emitted = self._taken(first_first(found.longest_first(found.ranked())))
+        _, chosen, emitted = self._chosen(1)
         blocks_per_sm = self._blocks_per_sm(chosen, emitted)
         return float(self.choice(replace(chosen, blocks_per_sm=blocks_per_sm)).seconds)
+
+    def _chosen(
+        self, distinct: int, proposal: Proposal | None = None
+    ) -> tuple[list[Proposal], Proposal, EmittedModule]:
+        """Configurations in the order in which they are tried, so many different tiles at least; the one that is taken,
+        and what is written of it. One that is given is taken."""
+        found = self.candidates
+        while True:
+            first, known_s = found.leading(distinct)
+            ranked = first_first(found.longest_first(first))
+            taken = self._given(proposal) if proposal is not None else self._taken(ranked, known_s)
+            if taken is not None:
+                return ranked, *taken
+            self.refused.clear()
+            distinct *= _FURTHER
 
     def choice(self, proposal: Proposal) -> Choice:
         """A configuration with what it is predicted to do."""
@@ -130,11 +142,14 @@ class Fitting:
             proposal.stages, proposal.warps, dict(proposal.tiles), timing, 0, self.refused.get(id(proposal), "")
         )
 
-    def _taken(self, ranked: list[Proposal]) -> tuple[Proposal, EmittedModule]:
-        """The configuration that is taken, and what is written of it."""
+    def _taken(self, ranked: list[Proposal], known_s: float) -> tuple[Proposal, EmittedModule] | None:
+        """The configuration that is taken, and what is written of it; None where it may be another than those, of which
+        all are known that take so long at most."""
         todo, tried = list(ranked), 0
         problem: CatdiagError | None = None
         while todo and tried < _TRIED:
+            if CLOSE * todo[0].time_s > known_s:
+                return None
             proposal, tried = todo.pop(0), tried + 1
             try:
                 emitted = self._emitted(proposal)
@@ -158,6 +173,8 @@ class Fitting:
                     p for p in todo
                     if (p.tiles, p.warps, p.stages) == (proposal.tiles, other.warps, other.stages)
                 ]  # fmt: skip
+                if not like and known_s < math.inf:
+                    return None
                 todo = [*like, *(p for p in todo if p not in like)]
                 continue
             room = self.search.chip.smem_per_block - (ALIGNMENT_BYTES if run.shared.bytes else 0)
@@ -171,6 +188,8 @@ class Fitting:
             return proposal, emitted
         if problem is not None:
             raise problem
+        if tried < _TRIED and known_s < math.inf:
+            return None
         why = "; ".join(dict.fromkeys(self.refused.values()))
         raise DoesNotFit(f"no Triton kernel fits {self.search.chip.name}: of {tried} configurations, {why}")
 

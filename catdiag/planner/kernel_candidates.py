@@ -206,7 +206,7 @@ def _timed(
     draft they were timed. Raises CatdiagError where it does not fit or cannot be counted."""
     search = searching(draft.diagram, target.chip, sizes, **target.options())
     draft.check_blocks(search.kernels.values())
-    timings = search.choices(GRID)[0] if tiles is None else search.of_tiles(tiles)
+    timings = search.choices(GRID) if tiles is None else search.of_tiles(tiles)
     choice = search.quickest_of(timings)
     if draft.adds and (taken := _bytes_of_parts(draft, {**search.sizes, **choice.tiles})) > FEW_BYTES:
         raise NotGroupable(f"the parts that groups add take {taken:,} bytes: expected at most {FEW_BYTES:,}")

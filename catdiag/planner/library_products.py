@@ -109,7 +109,7 @@ def called_plan(
         edges=(EdgeUse("HBM", "L2", moved, rate, moved / rate),), limits={}, divisors={}, next_best=(),
         minimum_traffic=MinimumTraffic({}, moved, 1.0, 1.0, ""),
         proof=Proof("", 0.0), objective="time", overlap="queue", core=chip.word("core"), warp=chip.warp, producers=0,
-        schedule=None, candidates=1, diagram=piece, chip=chip, backend=backend, types=target.dtype,
+        schedule=None, diagram=piece, chip=chip, backend=backend, types=target.dtype,
     )  # fmt: skip
 
 

@@ -159,7 +159,6 @@ class KernelPlan(AsHTML):
     warp: int
     producers: int
     schedule: PipelineSchedule | None
-    candidates: int = field(compare=False)
     imbalance_s: float = 0.0
     diagram: Diagram | None = field(default=None, repr=False, compare=False)
     source: Diagram | None = field(default=None, repr=False, compare=False)

@@ -288,7 +288,7 @@ class TileSearch:
         error.excess = excess
         return error
 
-    def choices(self, most: int = _GRID) -> tuple[Found, int]:
+    def choices(self, most: int = _GRID) -> Found:
         """Timings of all candidates that fit, by stages and warps; those in whole pieces only, if there are any. `most`
         is as in `grid`."""
         grid, smallest = self.grid(most)
@@ -311,7 +311,7 @@ class TileSearch:
                     timing = self.predicted(stages, {**self.sizes, **kept}, warps)
                     found.append((stages, warps, kept, timing))
             if found:
-                return found, sum(int(np.size(np.atleast_1d(t.seconds))) for _, _, _, t in found)
+                return found
         raise self.refusal(smallest)
 
     def of_tiles(self, found: Found) -> Found:

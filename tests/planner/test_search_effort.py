@@ -35,14 +35,28 @@ def test_seconds_are_those_of_the_plan(name: str, axis: str, axes: str, sizes: d
     assert emitted_seconds(made.diagram, chip, given) == fit(made, chip, given).time_s
 
 
+@pytest.mark.parametrize("distinct", [1, 6, 1000])
 @pytest.mark.parametrize(("name", "axis", "axes", "sizes"), FORMS)
-def test_the_first_of_those_near_is_the_first_of_all(name: str, axis: str, axes: str, sizes: dict[str, int]) -> None:
+def test_the_leading_ones_are_the_first_of_all(
+    name: str, axis: str, axes: str, sizes: dict[str, int], distinct: int
+) -> None:
     made = form(name, axis, axes)
     given = sizes_of(made, sizes)
     near, every = Candidates(searching(made, "H200", given)), Candidates(searching(made, "H200", given))
-    few, all_of_them = near.ranked(near=True), every.ranked()
-    assert len(few) <= len(all_of_them)
+    (few, known_s), all_of_them = near.leading(distinct), every.ranked()
+    assert few == [p for p in all_of_them if p.time_s <= known_s]
+    assert len({tuple(p.tiles.items()) for p in few}) >= min(
+        distinct, len({tuple(p.tiles.items()) for p in all_of_them})
+    )
     assert first_first(near.longest_first(few))[0] == first_first(every.longest_first(all_of_them))[0]
+
+
+@pytest.mark.parametrize(("name", "axis", "axes", "sizes"), FORMS)
+def test_the_fewest_bytes_are_those_of_all(name: str, axis: str, axes: str, sizes: dict[str, int]) -> None:
+    made = form(name, axis, axes)
+    given = sizes_of(made, sizes)
+    some, every = Candidates(searching(made, "H200", given)), Candidates(searching(made, "H200", given))
+    assert some.fewest_bytes() == min(every.ranked(), key=lambda p: (p.bytes_moved, p.time_s))
 
 
 def chain(layers: int) -> cd.Program:
