@@ -71,7 +71,7 @@ def refusal(
         return DoesNotFit(
             f"no Triton kernel on {chip.name}: no tiles ({listed}) give a product {MIN_DOT} along each side{how}"
         )
-    least = min(found, key=lambda e: e.over)
+    least = min(found, key=lambda e: (e.over, e.smem))
     lines = [f"no Triton kernel fits {chip.name}: {least.words}{how}"]
     values = search.full({**sizes, **least.tiles})
     full = {LEVEL: least.smem > chip.smem_per_block, REGISTERS: least.registers > least.most_registers}
