@@ -18,6 +18,7 @@ import numpy as np
 
 from catdiag.category.integer_polynomial import IntPolynomial
 from catdiag.planner.candidate_excess import Excess, refusal
+from catdiag.planner.candidate_requests import GROUPS, ROWS, asked_options, check_request, odd_tiles
 from catdiag.planner.configuration_proposal import Proposal
 from catdiag.planner.configuration_ties import CLOSE, TIE, MemoryBoundTies, first_first
 from catdiag.planner.instruction_shapes import upcast_by_warpgroups
@@ -45,8 +46,8 @@ LONGEST = 4096
 _WARPS, _WIDE = (4, 8), (4, 8, 16, 32)
 _STAGES = (2, 3, 4)
 """Of two products of a loop on AMD's chips not four: `ChainedDotSchedule`, which Triton 3.6 fails to compile."""
-GROUPS, ROWS, WIDEST = (2, 3), 64, 256
-"""With warp specialization: warpgroups that compute, rows of each, and the most columns of a product."""
+WIDEST = 256
+"""The most columns of a product with warp specialization."""
 _DEPTH = 2
 """The place of what is summed among a product's sides; matrix units take twice as much of it of 8 bits."""
 _EACH = 4
@@ -74,7 +75,7 @@ class Candidates:
 
     def __init__(self, search: TileSearch, boxes: bool = True, dtype: str | Mapping[str, str] = "bf16") -> None:
         self.search, self.boxes, self.dtype = search, boxes, dtype
-        _check(search)
+        check_request(search)
         chained = search.chip.warp == WARP and sum(bool(c.loops) for c in search.kernel.contractions) > 1
         tried = [n for n in search.kernels if n in _STAGES[: 2 if chained else 3] or len(search.kernels) == 1]
         self.kernels = {stages: self._filled(search.kernels[stages]) for stages in tried}
@@ -134,17 +135,7 @@ class Candidates:
             else:
                 longest = min(_power(size, self.minimum_tile if name in sides_of else 1), LONGEST)
                 found[name] = [1 << k for k in range(longest.bit_length())]
-            found[name] = self._asked(name, found[name])
-        return found
-
-    def _asked(self, name: str, options: list[int]) -> list[int]:
-        """What a tile may be, of what is asked for. Raises CatdiagError where it may be nothing."""
-        asked = self.search.request
-        every, least = asked.multiples.get(name, 1), asked.at_least.get(name, 1)
-        found = [n for n in options if n % every == 0 and n >= least]
-        if not found:
-            few = f"a multiple of {every}" if name in asked.multiples else f"at least {least}"
-            raise CatdiagError(f"{name} is to be {few}: Triton's tiles are powers of two, here up to {options[-1]}")
+            found[name] = asked_options(self.search, name, found[name])
         return found
 
     def grid(self) -> dict[str, Any]:
@@ -197,10 +188,11 @@ class Candidates:
 
     def leading(self, distinct: float = math.inf) -> tuple[list[Proposal], float]:
         """The first that are `ranked`, with so many different tiles, and all within `TIE` of the quickest; and the
-        seconds up to which there is no other. Of those that take longer no shared memory is read."""
-        least, odd = list[Excess](), self._odd_tiles()
+        seconds up to which there is no other. Of those that take longer no shared memory is read. Raises DoesNotFit
+        where there is none; CatdiagError for a tile that is given, no power of two and in no warp-specialized form."""
+        least, odd = list[Excess](), odd_tiles(self.search)
         if odd and not self.specialized():
-            raise CatdiagError(_odd(odd[0], self.search.request.tiles[odd[0]]))
+            raise next(iter(odd.values()))
         for parts, known in self._rounds():
             found, known_s = self._leading(parts, least, known, distinct)
             if found:
@@ -233,15 +225,11 @@ class Candidates:
                 return min(found, key=lambda pair: pair[0])[1]
         raise refusal(self.search, self.kernels, self.options(), self.sizes, least)
 
-    def _odd_tiles(self) -> list[str]:
-        """The tiles that are given and no power of two."""
-        return [name for name, tile in self.search.request.tiles.items() if tile & (tile - 1)]
-
     def _rounds(self) -> Iterator[tuple[list[Part], list[RankedProposal]]]:
         """The candidates, by stages and warps, and those that are known to fit: first those whose warps share no rows,
         then, where there is none, all. Where a tile is no power of two, only those that are warp-specialized."""
         grid = self.grid()
-        if self._odd_tiles():
+        if odd_tiles(self.search):
             yield [], self.specialized()
             return
         for single_block in (True, False):
@@ -492,23 +480,6 @@ class Candidates:
             return found
         merging = search.merging.get(stages) or next(iter(search.merging.values()))
         return found.then(predict(merging, search.chip, values, stages, warps))
-
-
-def _odd(name: str, tile: int) -> str:
-    return f"tiles gives {name!r} as {tile}: expected a power of two, as Triton's tiles are"
-
-
-def _check(search: TileSearch) -> None:
-    """Raises CatdiagError for what Triton has no kernels of: a chip, tiles and warps that are given."""
-    chip, asked = search.chip, search.request
-    if chip.accumulators == "SMEM":
-        raise CatdiagError(f"{chip.name} accumulates in {chip.word('SMEM')}: Triton has no kernels for it")
-    for name, tile in asked.tiles.items():
-        if tile & (tile - 1) and tile not in [ROWS * n for n in GROUPS]:
-            raise CatdiagError(_odd(name, tile))
-    warps = (asked.threads or chip.warp) // chip.warp
-    if warps & (warps - 1) and warps not in [4 * n for n in GROUPS]:
-        raise CatdiagError(f"threads is {asked.threads}, {warps} warps: expected a power of two, as Triton's warps are")
 
 
 def _single_axes(*sides: IntPolynomial) -> set[str]:
