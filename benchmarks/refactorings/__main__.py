@@ -2,7 +2,7 @@
 
     python -m benchmarks.refactorings [PAGE]
 
-writes docs/results/refactorings.md. Needs `pip install 'catdiag[torch]'`; it takes two minutes.
+writes docs/results/refactorings.md. Needs `pip install 'catdiag[torch]' einops`; it takes some minutes.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from collections import Counter
 from functools import partial
 from pathlib import Path
 
-from benchmarks.refactorings.pairs import ALL, Function, Refactoring
+from benchmarks.refactorings.catalog import ALL
+from benchmarks.refactorings.pairs import Function, Refactoring
 from catdiag.prover import Interrupted, Refuted, Undecided, prove
 from catdiag.testing.module_pairs import ModulePair, prove_modules
 from catdiag.util.errors import CatdiagError
@@ -58,8 +59,8 @@ def page() -> str:
     return "\n".join([
         "# Refactorings of PyTorch functions",
         "",
-        "Made by `python -m benchmarks.refactorings`; the pairs are in `benchmarks/refactorings/pairs.py`. Each is a",
-        "function, one that is equal and one that a reader could take for equal, compared as in",
+        "Made by `python -m benchmarks.refactorings`; the pairs are in `benchmarks/refactorings/`. Each is a function,",
+        "one that is equal and one that a reader could take for equal, compared as in",
         "[Import from PyTorch](../how-to/import_from_pytorch.md). *Proved* is for all sizes and all real numbers,",
         "*refuted* by numbers on which both differ. Seconds are of this process, for both.",
         "",

@@ -382,24 +382,61 @@ def _sliding(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
 @rule("max_pool1d", "max_pool2d", "max_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d")
 def _pool(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     rank, mean = int(call.name[-2]), call.name.startswith("avg")
-    value = call["self"]
+    value: ArrayValue = call["self"]
     width = _list(call["kernel_size"], rank)
-    stride = _list(call.get("stride") or width, rank)
-    pads, dilation = _list(call.get("padding", 0), rank), _list(call.get("dilation", 1), rank)
-    if (
-        call.get("ceil_mode")
-        or (mean and any(pads) and not call.get("count_include_pad", True))
-        or call.get("divisor_override")
-        or (any(pads) and any(n != 1 for n in dilation))
-    ):
-        raise Unsupported("pooling with ceil_mode, a divisor, padding and dilation, or a mean that leaves padding out")
-    first = len(value.dims) - rank
-    taps: list[Dimension] = []
+    stride, dilation = _list(call.get("stride") or width, rank), _list(call.get("dilation", 1), rank)
+    first, divisor = len(value.dims) - rank, call.get("divisor_override")
+    pads = _pads(call.get("padding", 0), b, value, dilation, rank)
+    ends = pads
+    if call.get("ceil_mode"):
+        ends = [
+            _pads_with_last(b, value.dims[first + k], width[k], stride[k], pads[k], dilation[k]) for k in range(rank)
+        ]
+    padded = any(n for pair in ends for n in pair)
+    if padded and any(n != 1 for n in dilation):
+        raise Unsupported("pooling with padding, or with ceil_mode, and dilation")
+    included = call.get("count_include_pad", True) or not any(n for pair in pads for n in pair)
+    if mean and not divisor and ends != pads and included and any(n for pair in pads for n in pair):
+        raise Unsupported("a mean over windows with padding and ceil_mode")
+    counted = mean and not divisor and padded and (ends != pads or not included)
+    counts: list[ArrayValue] = []
     for k in range(rank):
-        taps.append((b.factors.new(width[k], fixed=True),) if width[k] > 1 else ())
+        taps: Dimension = (b.factors.new(width[k], fixed=True),) if width[k] > 1 else ()
         # Beyond an end a maximum reads the last element again: it is in the window already.
-        fill = 0.0 if mean else None
-        how = _Window(taps[k], stride[k], (pads[k], pads[k]), dilation[k], fill)
+        how = _Window(taps, stride[k], ends[k], dilation[k], 0.0 if mean else None)
+        old = value.dims[first + 2 * k]
         value = _windows(b, value, first + 2 * k, how)
+        if counted:
+            counts.append(_counts(b, old, how, value.dims[first + 2 * k]))
     places = [first + 2 * k + 1 for k in range(rank)]
-    return b.reduced(value, places, False, frontend.mean if mean else frontend.max)
+    if not (counted or divisor):
+        return b.reduced(value, places, False, frontend.mean if mean else frontend.max)
+    total = b.reduced(value, places, False, frontend.sum)
+    if divisor:
+        return b.pointwise([total], lambda a: a / divisor)
+    lined = [b.view(c, [c.dims[0] if j == k else () for j in range(rank)]) for k, c in enumerate(counts)]
+    return b.pointwise([total, *lined], lambda a, *n: a / math.prod(n[1:], start=n[0]))
+
+
+def _pads_with_last(
+    b: ProgramBuilder, dim: Dimension, width: int, stride: int, pad: tuple[int, int], dilation: int
+) -> tuple[int, int]:
+    """Elements before and after with which the last window is there that `ceil_mode` adds, if it starts inside."""
+    length, reach = b.length(dim), dilation * (width - 1) + 1
+    count = -(-(length + sum(pad) - reach) // stride) + 1
+    count -= (count - 1) * stride >= length + pad[0]
+    if (stride > 1 and (width, pad, dilation) != (stride, (0, 0), 1)) or length % stride:
+        if b.is_traced(dim):
+            raise Unsupported("ceil_mode over a length that the trace computes")
+        b.notes.append(f"ceil_mode: windows are those of the length {length}, which is fixed ({b.line or 'no line'})")
+        for factor in b.factors.resolve(dim):
+            b.factors.fix(factor.extent)
+    return pad[0], max((count - 1) * stride + reach - length - pad[0], pad[1])
+
+
+def _counts(b: ProgramBuilder, old: Dimension, how: _Window, places: Dimension) -> ArrayValue:
+    """How many elements of a dimension each window has, by where it starts."""
+    ones = b.emit([old], old, lambda env: elementwise.where(env.index(old) >= 0, 1.0, 0.0))
+    taps = tuple(b.factors.copy(f) for f in how.taps)
+    seen = _windows(b, ones, 0, _Window(taps, how.stride, how.pad, how.dilation, 0.0))
+    return b.aligned(b.reduced(seen, [1], False, frontend.sum), 0, places)

@@ -276,7 +276,11 @@ def _weaker(pair: ModulePair) -> Iterator[tuple[str, ModulePair, str]]:
     }
     notes = {pair.notes}
     for way, note in said.items():
-        weaker = pair.others[way]()
+        try:
+            weaker = pair.others[way]()
+        except CatdiagError:
+            # What is read otherwise may have no meaning: minus infinity is divided by nothing.
+            continue
         if weaker.notes not in notes or way == "fixed":
             notes.add(weaker.notes)
             yield way, weaker, note

@@ -45,7 +45,15 @@ CALLS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
         (real(1, 4, 5, 7),),
     ),
     "transposed, cut": (module(nn.ConvTranspose1d(3, 4, 4, 3, 2)), (real(2, 3, 5),)),
-}
+    "a maximum with the last window": (lambda x: F.max_pool2d(x, 3, 2, 1, ceil_mode=True), (real(2, 3, 8, 11),)),
+    "a maximum, windows side by side": (lambda x: F.max_pool2d(x, 2, ceil_mode=True), (real(2, 3, 8, 11),)),
+    "a mean with the last window": (lambda x: F.avg_pool2d(x, 3, 2, ceil_mode=True), (real(2, 3, 8, 11),)),
+    "a mean of what is inside": (
+        lambda x: F.avg_pool2d(x, 3, 2, 1, ceil_mode=True, count_include_pad=False), (real(2, 3, 8, 11),),
+    ),
+    "a mean by another number": (lambda x: F.avg_pool1d(x, 3, 1, 1) + F.avg_pool2d(x[None], 1, 1,
+                                 divisor_override=5)[0], (real(2, 3, 8),)),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", CALLS)

@@ -42,6 +42,32 @@ def test_a_body_that_uses_its_index_in_several_ways_is_settled(f, g) -> None:
     assert not cd.prove(cd.algorithm("x ->")(f), cd.algorithm("x ->")(g)).conditional
 
 
+@pytest.mark.parametrize("weight", [1, 2])
+def test_a_guard_that_depends_on_inner_indices_leaves_one_outer_index(weight: int) -> None:
+    """Rows that are gathered, as a product of all rows with a sum of truth values: experts of a mixture, for one."""
+    source = "w e, int[t k], t k -> t w"
+    f = cd.algorithm(source)(lambda rows, at, a: cd.sum(cd.gather(rows, "e", at) * a, "k"))
+    g = cd.algorithm(source)(
+        lambda rows, at, a: cd.einsum(
+            "w e, t e -> t w", rows, cd.sum(cd.where(cd.index("e") == at, weight, 0) * a, "k")
+        )
+    )
+    if weight == 1:
+        assert not cd.prove(f, g).conditional
+    else:
+        with pytest.raises(cd.Refuted):
+            cd.prove(f, g)
+
+
+@pytest.mark.parametrize("factor", [1, -1])
+def test_logarithms_are_added_up_with_a_factor_or_without(factor: int) -> None:
+    f = cd.algorithm("q x -> ")(lambda a: cd.sum(a.sum("x") - factor * cd.log(cd.sum(cd.exp(a), "x")), "q"))
+    g = cd.algorithm("q x -> ")(
+        lambda a: cd.sum(cd.sum(a, "x"), "q") - factor * cd.sum(cd.log(cd.sum(cd.exp(a), "x")), "q")
+    )
+    assert not cd.prove(f, g).conditional
+
+
 def test_a_rotation_is_not_a_shift() -> None:
     f = cd.algorithm("x ->")(lambda a: cd.sum(around(a, 1) * cd.index("x"), "x"))
     g = cd.algorithm("x ->")(lambda a: cd.sum(cd.shift(a, "x", -1) * cd.index("x"), "x"))

@@ -180,7 +180,12 @@ class Reductions(Indices):
 
         def rest(c: Context, u: Term, p: Path) -> Term:
             constant = self.attempt(c, u, p, "constant")
-            return constant if constant is not u else self._closed(c, u, p) or self._gather(c, u, p)
+            if constant is not u:
+                return constant
+            joined = self.attempt(c, u, p, "through") if u.args[1].op == "log" else u
+            if joined is not u:
+                return self.normal(c, joined, p)
+            return self._closed(c, u, p) or self._gather(c, u, p)
 
         return self.ring(ctx, self.part(ctx, pulled, path, len(pulled.args) - 1, rest), path)
 
@@ -253,6 +258,11 @@ class Reductions(Indices):
         names = [f"%c{k}" for k in range(depth)]
         for k, name in enumerate(names):
             body = open_body(body, idx(name), depth - 1 - k)
+        place = self._determined(ctx, str(t.data), sizes, body, names)
+        if place is not None:
+            for k in range(place, depth - 1):
+                t = self.at_depth(ctx, t, path, k, lambda c, u, p: self.step(c, u, p, "swap"))
+            return self.normal(ctx, t, path)
         best = canonical_order(sizes, body, names)
         order = list(range(depth))
         if list(best) == order:
@@ -262,6 +272,18 @@ class Reductions(Indices):
                 t = self.at_depth(ctx, t, path, place - 1, lambda c, u, p: self.step(c, u, p, "swap"))
                 order[place - 1], order[place] = order[place], order[place - 1]
         return self.at_depth(ctx, t, path, depth, self._resorted)
+
+    def _determined(self, ctx: Context, monoid: str, sizes: list[Term], body: Term, names: list[str]) -> int | None:
+        """The place of an outer binder for which a guard leaves one index, in range, that depends on inner binders."""
+        inner = ctx
+        for name, size in zip(names, sizes, strict=True):
+            inner = inner.with_index(name, size)
+        for condition in guards_of(monoid, body):
+            for place, name in enumerate(names[:-1]):
+                for k in _solutions(ctx, condition, name):
+                    if all(self.known(inner, c) for c in (fn("le", ZERO, k), fn("lt", k, sizes[place]))):
+                        return place
+        return None
 
     def _resorted(self, ctx: Context, t: Term, path: Path) -> Term:
         """A body whose indices were renamed, with everything that is sorted by names sorted again."""

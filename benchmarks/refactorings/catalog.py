@@ -1,0 +1,14 @@
+"""All refactorings, by their names."""
+
+from __future__ import annotations
+
+from benchmarks.refactorings import (
+    attention_of_libraries,
+    images_of_libraries,
+    layers_of_libraries,
+    pairs,
+    sequences_of_libraries,
+)
+
+_MODULES = pairs, attention_of_libraries, sequences_of_libraries, layers_of_libraries, images_of_libraries
+ALL: dict[str, pairs.Refactoring] = {name: pair for module in _MODULES for name, pair in module.ALL.items()}
