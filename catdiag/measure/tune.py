@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from catdiag.category.diagram import Diagram, HasDiagram, diagram_of
 from catdiag.chip import hardware as chips
+from catdiag.chip.hardware import Hardware
 from catdiag.codegen.triton.triton_module import Module, module
 from catdiag.measure.bench import OURS, BenchDevice, BenchRow, Contestant, reason, run_case, torch_with_gpu
 from catdiag.measure.bench_case import Number, case_of
@@ -201,7 +202,7 @@ def tuned(
     """
     diagram, source = diagram_of(diagram), None if source is None else diagram_of(source)
     found = propose(diagram, hardware, sizes, dtype, most=most, **options)
-    written, refused = _written(diagram, found, dtype, chips.get(hardware).l2_bytes)
+    written, refused = _written(diagram, found, dtype, chips.get(hardware))
     if not written:
         raise CatdiagError(f"none of {len(found)} proposals can be written: {refused[0]}")
     place = _place(written, sizes, dtype, machine)
@@ -251,7 +252,7 @@ def tuned_plan(plan: Plan) -> Plan:
 
 
 def _written(
-    diagram: Diagram, found: Sequence[Proposal], dtype: str, l2_bytes: int
+    diagram: Diagram, found: Sequence[Proposal], dtype: str, chip: Hardware
 ) -> tuple[dict[int, Module], dict[int, str]]:
     """The modules of proposals by position, with the proposal as defaults; and the reasons for those without one."""
     written: dict[int, Module] = {}
@@ -259,8 +260,9 @@ def _written(
     for k, p in enumerate(found):
         try:
             written[k] = module(
-                diagram, p.tiles, dtype, stages=p.stages, warps=p.warps, specialized=p.specialized, l2_bytes=l2_bytes
-            )
+                diagram, p.tiles, dtype, stages=p.stages, warps=p.warps, specialized=p.specialized,
+                l2_bytes=chip.l2_bytes, sms=chip.sms,
+            )  # fmt: skip
         except CatdiagError as error:
             refused[k] = reason(error)
     return written, refused

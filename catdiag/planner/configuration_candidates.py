@@ -311,12 +311,12 @@ class Candidates:
         """The configurations of a grid that fits, with what they are ranked by."""
         taken = self.block(stages, specialized).resources(self.search.full({**self.sizes, **grid}), warps)
         timing = self._timed(stages, grid, warps, self.backend(stages, specialized))
-        count = len(next(iter(grid.values()))) if grid else 1
+        count, more_helps = len(next(iter(grid.values()))) if grid else 1, not self.search.kernel.in_runs
         memory_s = timing.traffic.hbm_bytes / (self.search.chip.hbm_bytes_per_s * self.search.chip.sustained["hbm"])
         time, moved, smem, registers, blocks, waits = (
             np.broadcast_to(numbers, (count,))
             for numbers in (timing.seconds, timing.bytes_moved, taken.smem_bytes, taken.registers_per_thread,
-                            timing.blocks_per_sm, memory_s > WAITS * timing.seconds)
+                            timing.blocks_per_sm, (memory_s > WAITS * timing.seconds) & more_helps)
         )  # fmt: skip
         found: list[RankedProposal] = []
         for place in range(count):

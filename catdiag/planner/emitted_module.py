@@ -93,7 +93,7 @@ def write(
     """
     made = module(
         diagram, tiles, dtype, stages=stages, warps=warps, specialized=specialized, library=library,
-        l2_bytes=chip.l2_bytes,
+        l2_bytes=chip.l2_bytes, sms=chip.sms,
     )  # fmt: skip
     symbols = {name: Length.of(tile, name) for name, tile in made.tiles.items()}
     calls = record_launches(made, sizes, symbols, generation=generation(chip))

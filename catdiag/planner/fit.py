@@ -205,14 +205,15 @@ def kernels_by_stages(
     ahead: bool = False,
     as_needed: bool = False,
 ) -> dict[int, Account]:
-    """The same by how many buffers streamed blocks have, which is all that they differ in; `as_needed`, by the first
-    number alone where none are streamed."""
+    """The same by how many buffers streamed blocks have, or what groups of a run load, in which alone they differ;
+    `as_needed`, by the first number alone where there are none of these."""
     places = two(stages[0], chip.accumulators != "SMEM", chip.accumulators == "TMEM")
     places = replace(places, fleeting=chip.accumulators != "SMEM")
     account = measure(diagram, dtype, places=places)
     found = {stages[0]: account}
     first = account.kernels[0] if account.kernels else None
     streams = first is None or any(role == "streamed" for m in first.points[LEVEL] for _, role, _ in m.live)
+    streams = streams or (first is not None and first.in_runs)
     for number in stages[1:] if streams or not as_needed else ():
         found[number] = replace(account, kernels=tuple(with_stages(k, {LEVEL: number}) for k in account.kernels))
     also = [place for place, asked in ((LEVEL, passed), (REGISTERS, ahead)) if asked]

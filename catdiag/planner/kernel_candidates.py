@@ -25,7 +25,7 @@ from catdiag.category.substitution import inline
 from catdiag.category.types import BYTES, size_value
 from catdiag.chip.hardware import Hardware
 from catdiag.codegen.triton.added_results import FEW_BYTES
-from catdiag.codegen.triton.tile_runs import MOST_RUNS
+from catdiag.codegen.triton.tile_runs import PROGRAMS_PER_SM
 from catdiag.planner.fit import searching
 from catdiag.planner.kernel_drafts import KernelDraft, drafts, window_axes
 from catdiag.planner.plan import FUNCTION, TORCH, KernelPlan
@@ -208,14 +208,14 @@ def _timed(
     draft.check_blocks(search.kernels.values())
     timings = search.choices(GRID) if tiles is None else search.of_tiles(tiles)
     choice = search.quickest_of(timings)
-    if draft.adds and (taken := _bytes_of_parts(draft, {**search.sizes, **choice.tiles})) > FEW_BYTES:
+    if draft.adds and (taken := _bytes_of_parts(draft, {**search.sizes, **choice.tiles}, target.chip)) > FEW_BYTES:
         raise NotGroupable(f"the parts that groups add take {taken:,} bytes: expected at most {FEW_BYTES:,}")
     recomputed = remade(search.kernels[choice.stages], search.full({**search.sizes, **choice.tiles}))
     seconds = choice.seconds + unoverlapped_seconds(search.kernels[choice.stages], target.chip)
     return KernelTimer(draft, seconds, choice, sizes, recomputed=recomputed), timings
 
 
-def _bytes_of_parts(draft: KernelDraft, sizes: Mapping[str, int]) -> int:
+def _bytes_of_parts(draft: KernelDraft, sizes: Mapping[str, int], chip: Hardware) -> int:
     """The bytes, in fp32, of what the groups of a draft add to results."""
     total = 0
     for box in draft.diagram.boxes:
@@ -226,7 +226,7 @@ def _bytes_of_parts(draft: KernelDraft, sizes: Mapping[str, int]) -> int:
         for k in added_results(box):
             elements = math.prod(size_value(axis.size, sizes) for axis in box.cod[k].axes)
             parts = math.prod(int(tiles[axis]) for axis in op.accumulated()[k])
-            total += BYTES["fp32"] * elements * (min(parts, MOST_RUNS) if len(tiles) == 1 else parts)
+            total += BYTES["fp32"] * elements * (min(parts, PROGRAMS_PER_SM * chip.sms) if len(tiles) == 1 else parts)
     return total
 
 

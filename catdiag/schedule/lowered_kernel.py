@@ -131,6 +131,12 @@ class LoweredKernel:
             dict.fromkeys(t.array for t in self.transfers if self.sums and t.direction == "save" and t.reload_axes)
         )
 
+    @property
+    def in_runs(self) -> bool:
+        """Whether its groups add to results that all of them share: programs go through runs of groups then, and each
+        adds its part once (`catdiag.codegen.triton.tile_runs`)."""
+        return len(self.tiles) == 1 and not self.loops and bool(self.added)
+
     def bodies(self) -> Iterator[Body]:
         """The bodies of its parts, each followed by those of its loops."""
         todo = [part.body for part in reversed(self.parts)]

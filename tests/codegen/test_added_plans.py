@@ -40,7 +40,7 @@ def test_plans_whose_groups_add_compute_their_programs(name: str) -> None:
     signature, function, planned, lengths = PROGRAMS[name]
     program = cd.algorithm(signature, name="program")(function)
     plan = program.plan("H200", planned, dtype="fp32")
-    text = plan.code("triton").replace("_tiles(tiles, 1024)", "_tiles(tiles, 2)")  # runs of several tiles
+    text = plan.code("triton").replace(", 264)", ", 2)")  # runs of several tiles
     assert len(plan.kernels) == 1 and "deterministic" in text
     rng = np.random.default_rng(0)
     arrays = [rng.normal(size=[lengths[axis.name] for axis in ty.axes]) for ty in program.dom]

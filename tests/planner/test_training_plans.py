@@ -25,4 +25,4 @@ def test_gradients_of_gains_are_added_up_by_the_kernel_that_makes_those_of_rows(
     backward = training_plans(cd.library.get(name).diagram, cd.hardware.H200, sizes, "bf16", wrt).backward
     assert len(backward.kernels) == 1
     assert "group t" in str(backward) and not backward.theorem.conditional
-    assert "for tile in range(pid * run" in backward.code("triton")
+    assert "for tile in tl.range(pid * run" in backward.code("triton")

@@ -37,7 +37,7 @@ def _in_order(deterministic, *added):
     return deterministic
 
 
-def _add_up(parts, sums, out):
+def _add_up(parts, sums, out, dependent, pdl):
     """Adds up the parts of sums, in the order of tiles, to a tensor that may be of a narrower type."""
     count, n = parts.shape[0], sums.numel()
     if not (sums.is_contiguous() and out.is_contiguous()):
@@ -45,12 +45,16 @@ def _add_up(parts, sums, out):
     elif n:
         columns = 8 if n < 2**16 else 128
         rows = min(_power(count), 8192 // columns)
-        _added_up[(_tiles(n, columns),)](parts, out, count, n, rows=rows, columns=columns, num_warps=8)
+        _added_up[(_tiles(n, columns),)](
+            parts, out, count, n, rows=rows, columns=columns, dependent=dependent, num_warps=8, **pdl)
 '''.replace("FEW_BYTES", str(FEW_BYTES))
-"""Arrays that tiles are added to: their parts, and what adds these up by `ADDING`; uses `_CHECKS`."""
+"""Arrays that tiles are added to: their parts, and what adds these up by `ADDING`, which begins while the kernel before
+it ends; uses `_CHECKS` and `DEPENDENT`."""
 ADDING = '''@triton.jit
-def _added_up(parts, out, count, n, rows: tl.constexpr, columns: tl.constexpr):
+def _added_up(parts, out, count, n, rows: tl.constexpr, columns: tl.constexpr, dependent: tl.constexpr):
     """The sums of so many parts of n numbers, always in one order."""
+    if dependent:
+        tl.extra.cuda.gdc_wait()  # what ran before has written all
     at = tl.cast(tl.program_id(0), tl.int64) * columns + tl.arange(0, columns)
     row = tl.arange(0, rows)
     total = tl.zeros((rows, columns), parts.dtype.element_ty)
@@ -59,6 +63,8 @@ def _added_up(parts, out, count, n, rows: tl.constexpr, columns: tl.constexpr):
         total += tl.load(parts + tl.cast(first + row, tl.int64)[:, None] * n + at[None, :], mask=inside, other=0.0)
     tl.store(out + at, tl.sum(total, 0).to(out.dtype.element_ty), mask=at < n)'''
 """The kernel that adds up parts."""
+ADDS_UP = "_added_up"
+"""Its name."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,7 +112,7 @@ class AddedLines:
             if a.place == kernel.place:
                 made = a.sums if a.result is None or self._is_read(a) else a.result
                 yield "if deterministic:  # in the order of tiles"
-                yield f"    _add_up({a.parts}, {a.sums.name}, {made.name})"
+                yield f"    _add_up({a.parts}, {a.sums.name}, {made.name}, dependent, pdl)"
 
     def end(self) -> Iterator[str]:
         """What makes narrower results of sums."""

@@ -23,8 +23,8 @@ from catdiag.schedule.loop_nest import LoopNest
 from catdiag.schedule.statements import LoopSpan, NestValue, Start, statements
 from catdiag.util.errors import CatdiagError
 
-L2_BYTES = 60 * 2**20
-"""Bytes of the L2 cache of an H200, for modules that are written for no chip in particular."""
+L2_BYTES, SMS = 60 * 2**20, 132
+"""Bytes of the L2 cache of an H200, and its cores, for modules that are written for no chip in particular."""
 WIDTHS = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp8": "float8_e4m3fn", "fp64": "float64",
           "tf32": "float32", "bool": "bool", **{name: name for name in INTEGER_BYTES}}  # fmt: skip
 """PyTorch's name of each hardware data type."""
@@ -123,7 +123,8 @@ class KernelSpec:
     additions: tuple[Addition, ...] = ()
     """What its tiles add to these."""
     l2_bytes: int = L2_BYTES
-    """Bytes of the L2 cache of the chip that it is for."""
+    sms: int = SMS
+    """Bytes of the L2 cache of the chip that it is for, and its cores."""
     zero_filled: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """The names in `exact` of loops whose blocks need no mask where the launch passes these descriptors."""
     waits: bool = False
@@ -147,13 +148,14 @@ def widened(kernel: KernelSpec, tl: str, read: Collection[str] | None = None) ->
 
 @dataclass
 class ModuleContext:
-    """What the kernels of a module share: names, default tile lengths, element types, the bytes of the L2 cache."""
+    """What the kernels of a module share: names, default tile lengths, element types, bytes of the L2 cache, cores."""
 
     names: Names
     tiles: Mapping[str, int]
     dtypes: dict[str, str]
     dtype: str
     l2_bytes: int = L2_BYTES
+    sms: int = SMS
     sizes: dict[str, str] = field(default_factory=dict)
     """The names of sizes, by symbol; a size whose symbol is also the name of an input has another name."""
     saved: dict[NestValue, StoredArray] = field(default_factory=dict)

@@ -47,7 +47,7 @@ from catdiag.codegen.triton.mask_ranges import Bound, bound_expression
 from catdiag.codegen.triton.opaque_call import OpaqueCall
 from catdiag.codegen.triton.product_call import ProductCall
 from catdiag.codegen.triton.reserved_names import LAUNCH_WORDS
-from catdiag.codegen.triton.tile_runs import runs
+from catdiag.codegen.triton.tile_runs import STAGES, most_programs, runs
 
 if TYPE_CHECKING:
     from catdiag.codegen.gluon.pipelined_loop import WarpSpecialized
@@ -148,7 +148,7 @@ class LaunchWriter:
         for kernel in self.kernels:
             self._aligned(kernel)
         self._named()
-        if any(k.waits for k in self.kernels):
+        if self.added or any(k.waits for k in self.kernels):
             self.write(f"dependent, pdl = _dependent(dependent_launch, {device})")
         added = AddedLines(self.added, self.steps, self.sizes)
         if counts := [f"({array.name}, {count})" for array, count in added.decided()]:
@@ -183,7 +183,7 @@ class LaunchWriter:
             keywords.append("functions=None")
         if self.added:
             keywords.append("deterministic=None")
-        if any(k.waits for k in self.kernels):
+        if self.added or any(k.waits for k in self.kernels):
             keywords.append("dependent_launch=True")
         keywords.append("out=None")
         if not has_tensors:
@@ -355,6 +355,7 @@ class LaunchWriter:
             names = [*(self.strides[key] for key in strides), *(self.sizes[symbol] for symbol in sizes)]
             arguments.append(f"{FLAG}={divisible_by_8([*map(Name, names)])}")
         warps, stages = self._chosen("num_warps", kernel), self._chosen("num_stages", kernel)
+        arguments += [f"{STAGES}={stages}"] if runs(kernel) else []
         warps = call("_warps", warps, fallback) if fallback else warps
         # With fewer than 16 rows per warp, merged from several axes, the compiler of Triton 3.6 aborts the process.
         joint = [
@@ -387,8 +388,10 @@ class LaunchWriter:
         constants = set(kernel.constants)
         found += [self.sizes[s] for s in kernel.sizes if s not in constants]
         found += ["chunk"] if kernel.chunk is not None else []
-        run = [str(call("_run", tile_count(kernel, spans_of(kernel)[0], self.sizes)))] if runs(kernel) else []
-        return [*found, *kernel.added.values(), *run]
+        if not runs(kernel):
+            return [*found, *kernel.added.values()]
+        run = call("_run", tile_count(kernel, spans_of(kernel)[0], self.sizes), most_programs(kernel))
+        return [*found, *kernel.added.values(), str(run)]
 
     def _call(self, function: str, arguments: Sequence[object], then: str = "") -> None:
         """Writes a call, broken into lines, followed by `then`."""

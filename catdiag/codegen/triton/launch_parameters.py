@@ -6,7 +6,7 @@ from catdiag.codegen.kernel_tree import Parameter
 from catdiag.codegen.triton.aligned_rows import FLAG, row_divisibility
 from catdiag.codegen.triton.dependent_launch import chain_constants
 from catdiag.codegen.triton.kernel_signature import KernelSpec
-from catdiag.codegen.triton.tile_runs import runs
+from catdiag.codegen.triton.tile_runs import STAGES, runs
 from catdiag.schedule.statements import LoopSpan
 
 
@@ -30,6 +30,7 @@ def parameters_of(kernel: KernelSpec) -> tuple[Parameter, ...]:
     names += ["run"] if runs(kernel) else []
     constants = constants_of(kernel)
     constants += ["deterministic"] if kernel.added else []
+    constants += [STAGES] if runs(kernel) else []
     constants += ["in_registers"] if "_in_registers" in kernel.helpers else []
     constants += ["fast"] if "_tanh" in kernel.helpers else []
     constants += ["compiled"] if kernel.helpers & {"_transposed", "_completed"} else []

@@ -58,7 +58,7 @@ class ModuleText:
     @property
     def _chained(self) -> bool:
         """Whether kernels begin while those before them end."""
-        return any(k.waits for k in self.kernels)
+        return any(k.waits or k.added for k in self.kernels)
 
     def _head(self) -> list[str]:
         """The docstring and the imports of the module."""

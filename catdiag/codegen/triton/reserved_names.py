@@ -14,7 +14,7 @@ MODULE_WORDS = {*keyword.kwlist, *HELPERS, "tl", "triton", "torch", "out", "num_
     "_power", "_positive", "_runs", "_each", "_fitted", "_warps", "_room", "_aligned", "_starts", "_chip", "_copies",
     "_copied", "_Checked", "_long", "wide", "_writable", "_bounds", "_meets", "_meet", "_repeats", "_offsets",
     "_layout", "_arena", "_merged", "_product", "_called", "functions", "deterministic", "_parts", "strict", "why",
-    "_in_order", "_added_up", "_add_up", "_run", "_programs", "run", "tile", "divisible_by_8",
+    "_in_order", "_added_up", "_add_up", "_run", "_programs", "run", "tile", "tiles_ahead", "divisible_by_8",
     "warnings", "_unboxed", "_plain", "_amd", "_dependent", "dependent",
     "pdl", "dependent_launch"}  # fmt: skip
 """Names used in all modules."""

@@ -19,13 +19,14 @@ from catdiag.codegen.gluon.producer_warp import specialize_warps
 from catdiag.codegen.kernel_tree import KernelCode
 from catdiag.codegen.names import Names
 from catdiag.codegen.program_sizes import spans_of_loops, symbols_of_program
-from catdiag.codegen.triton.added_results import AddedArray
+from catdiag.codegen.triton.added_results import ADDS_UP, AddedArray
 from catdiag.codegen.triton.array_accesses import Made, Pull, StoredArray
 from catdiag.codegen.triton.dependent_launch import chained, chained_forms
 from catdiag.codegen.triton.generated_module import EntryArgument, Module
 from catdiag.codegen.triton.kernel_body import Writing
 from catdiag.codegen.triton.kernel_signature import (
     L2_BYTES,
+    SMS,
     WIDTHS,
     KernelSpec,
     ModuleContext,
@@ -62,6 +63,7 @@ def module(
     specialized: bool | Sequence[bool] = False,
     library: Collection[int] = (),
     l2_bytes: int = L2_BYTES,
+    sms: int = SMS,
 ) -> Module:
     """The Triton module of a derived diagram, whose loops are streamed and whose results are grouped.
 
@@ -75,7 +77,7 @@ def module(
       where chip, tiles (at least 64 rows per warpgroup) and tensors allow, unless called with `specialized=False`.
     - `library`: the groups that are calls instead of kernels, by number. Each is a product of two arrays, which torch
       computes, or an uninterpreted box, for which the launch function takes `functions` by name, and nothing else.
-    - `l2_bytes`: the size of the L2 cache, which decides the order of programs with loops of several lengths.
+    - `l2_bytes`, `sms`: what orders programs with loops of several lengths, and how many programs add up runs of tiles.
 
     >>> import catdiag as cd
     >>> total = cd.algorithm("q x -> q", name="total")(lambda A: cd.sum(A, "x"))
@@ -94,7 +96,7 @@ def module(
     builder = _ModuleBuilder(
         program, deciding(diagram), dict(tiles), types, rest_type(dtype), stages, warps, specialized, library
     )
-    builder.shared.l2_bytes = l2_bytes
+    builder.shared.l2_bytes, builder.shared.sms = l2_bytes, sms
     return builder.build()
 
 
@@ -117,11 +119,9 @@ class _ModuleBuilder:
         self.program, self.factors = program, factors
         groups = max(1, sum(isinstance(s, For) and s.kind == "tiles" for s in program.body))
         self.stages, self.warps = (_each(n, w, groups) for n, w in ((stages, "stages"), (warps, "warps")))
-        self.place = 0
         self.dtype = widest_of([types[v.name] for v in program.inputs if v.name in types]) or rest
-        self.rest = rest
-        self.dtypes = dict(types)
-        self.symbols = spans_of_loops(program)
+        self.rest, self.place = rest, 0
+        self.dtypes, self.symbols = dict(types), spans_of_loops(program)
         for symbol, span in self.symbols.items():
             size = tiles.get(symbol)
             if size is None:
@@ -206,7 +206,7 @@ class _ModuleBuilder:
             launch.functions,
             dict(self.unspecialized),
             tuple(sizes[s] for s in launch.launch_sizes.wanted),
-            tuple(k.name for k in self.kernels if k.waits),
+            (*(k.name for k in self.kernels if k.waits), *([ADDS_UP] if self.added else ())),
         )
 
     def _input_arrays(self) -> dict[NestValue, StoredArray]:

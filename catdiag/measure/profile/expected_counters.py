@@ -152,7 +152,10 @@ def point_of(
     diagram = diagram_of(made)
     source = source_of(made)
     machine = hardware.get(chip)
-    code = module(diagram, tiles, dtype, stages=stages, warps=warps, specialized=specialized, l2_bytes=machine.l2_bytes)
+    code = module(
+        diagram, tiles, dtype, stages=stages, warps=warps, specialized=specialized, l2_bytes=machine.l2_bytes,
+        sms=machine.sms,
+    )  # fmt: skip
     known = {**sizes, **{n: v for n, v in (scalars or {}).items() if isinstance(v, int)}}
     case = case_of(source, sizes, dtype, scalars=scalars, draws=draws)
     inputs = _typed(case.inputs, code)

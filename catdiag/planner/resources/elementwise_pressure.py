@@ -80,9 +80,8 @@ def register_pressure(kernel: LoweredKernel) -> tuple[IntPolynomial, ...]:
 
 def _totals(kernel: LoweredKernel) -> IntPolynomial:
     """The bytes of what a program adds up while it goes through a run of tiles (`catdiag.codegen.triton.tile_runs`)."""
-    alone, added = len(kernel.tiles) == 1 and not kernel.loops, kernel.added
-    saved = (t.size for t in kernel.transfers if alone and t.array in added and t.direction == "save" and t.reload_axes)
-    return sum(saved, ZERO)
+    added = kernel.added if kernel.in_runs else ()
+    return sum((t.size for t in kernel.transfers if t.array in added and t.reload_axes), ZERO)
 
 
 def _steps(statements: Sequence[Statement], body: Body | None = None, blocks: Sequence[Buffer] = ()) -> Iterator[_Step]:

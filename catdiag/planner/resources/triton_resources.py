@@ -151,7 +151,8 @@ class TritonBlock:
             emitted=emitted,
             stages=stages,
             boxes=boxes,
-            staged=bool(copies) and not any(bounds.tests_blocks for bounds in kernel.loop_bounds.values()),
+            staged=kernel.in_runs
+            or (bool(copies) and not any(bounds.tests_blocks for bounds in kernel.loop_bounds.values())),
             register_arrays=(
                 _register_arrays(kernel, found, tuple(loaded)) if found.sides else register_pressure(kernel)
             ),
@@ -175,8 +176,9 @@ class TritonBlock:
 
     def resources(self, values: Values, warps: int) -> Resources:
         """What a block of so many warps takes; `values` gives sizes filled up to what a kernel indexes."""
+        smem = self.emitted.smem_bytes(values, warps, self.stages) if self.counts_smem else 0
         return Resources(
-            smem_bytes=self.emitted.smem_bytes(values, warps, self.stages) if self.counts_smem else 0,
+            smem_bytes=smem + (self.stages - 1) * self.run_bytes(values),
             registers_per_thread=np.asarray(self.registers(values, warps)).astype(np.int64),
             most_registers=self.most_registers(warps),
             warps=warps,
@@ -184,6 +186,11 @@ class TritonBlock:
             register_bytes=peak_bytes(self.kernel, REGISTERS, values),
             alignment_bytes=ALIGNMENT_BYTES,
         )
+
+    def run_bytes(self, values: Values) -> Numbers:
+        """Bytes that a group loads, where blocks go through runs of groups and load the next ones ahead."""
+        arrays = [a for part in self.kernel.parts for a in part.loads() if a.axes] if self.kernel.in_runs else []
+        return sum(array.size.value(values) * array.width for array in arrays)
 
     def most_registers(self, warps: int) -> int:
         """Registers of a thread above which the compiler is expected to spill."""

@@ -92,6 +92,7 @@ def barrier_stall_seconds(k: KernelInstance) -> Numbers:
         in_flight = max(1, k.stages - 1) if nest in k.independent_inner_loops else 1
         makes_factor = any(factor.loops == nest for factor in k.kernel.factors)
         steps = steps + (length + bool(nest) + makes_factor) * k.trip_count(nest) / in_flight
+    steps = (steps + k.persistent) * k.run_length
     return steps * k.chip.wait_clocks / k.chip.clock_hz
 
 

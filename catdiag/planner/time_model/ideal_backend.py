@@ -76,6 +76,10 @@ class IdealBackend:
 
     producer_warps: int = 0
 
+    def instance(self, k: KernelInstance) -> KernelInstance:
+        """The kernel as the backend launches it."""
+        return k
+
     # -- who is on a core ----------------------------------------------------------------------------------------
 
     def resources(self, k: KernelInstance) -> Resources:

@@ -10,7 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
+
 from catdiag.chip.hardware import Hardware
+from catdiag.codegen.triton.tile_runs import PROGRAMS_PER_SM
 from catdiag.planner.resources.block_resources import Numbers, Values, ceil_div
 from catdiag.schedule.contractions import Contraction, Loop
 from catdiag.schedule.lowered_kernel import LoweredKernel
@@ -27,6 +30,8 @@ class KernelInstance:
     values: Values
     stages: int
     warps: int
+    persistent: bool = False
+    """Whether blocks go through runs of groups, where the kernel adds up what these give."""
 
     @cached_property
     def matrix_products(self) -> list[Contraction]:
@@ -39,12 +44,30 @@ class KernelInstance:
         return {t: ceil_div(whole.value(self.values), self.values[t]) for t, whole in self.kernel.tiles.items()}
 
     @cached_property
-    def groups(self) -> Numbers:
-        """Groups of the whole run: thread blocks."""
+    def tiles(self) -> Numbers:
+        """Groups of the whole run."""
         total: Numbers = 1
         for count in self.tile_counts.values():
             total = total * count
         return total
+
+    @cached_property
+    def programs(self) -> Numbers:
+        """Blocks that each add a part to results that they share: those that go through runs of groups, or a block for
+        each group."""
+        if not self.kernel.in_runs:
+            return self.tiles
+        return ceil_div(self.tiles, np.maximum(1, ceil_div(self.tiles, PROGRAMS_PER_SM * self.chip.sms)))
+
+    @cached_property
+    def groups(self) -> Numbers:
+        """Thread blocks of the whole run: one for each group, or for a run of them."""
+        return self.programs if self.persistent else self.tiles
+
+    @cached_property
+    def run_length(self) -> Numbers:
+        """Groups that a block goes through."""
+        return self.tiles / self.groups if self.persistent else 1
 
     def trip_count(self, loops: tuple[Loop, ...]) -> Numbers:
         """Iterations of the innermost of some loops, in one group."""
@@ -56,11 +79,11 @@ class KernelInstance:
 
     @cached_property
     def iterations(self) -> Numbers:
-        """Iterations of all loops of one group."""
+        """Iterations of all loops of one block."""
         total: Numbers = 0
         for nest in self.kernel.chains:
             total = total + (self.trip_count(nest) if nest else 0)
-        return total
+        return self.run_length if self.persistent else total
 
     @cached_property
     def independent_inner_loops(self) -> list[tuple[Loop, ...]]:
@@ -74,17 +97,17 @@ class KernelInstance:
         return max(1, self.stages - 1) if iterations_overlap(self.kernel) else 1
 
     def multiply_adds(self, contraction: Contraction) -> Numbers:
-        """Multiply-adds of a product in one full group."""
+        """Multiply-adds of a product in one block."""
         c = contraction
-        return (c.rows * c.columns * c.depth * c.batch).value(self.values) * self.trip_count(c.loops)
+        return (c.rows * c.columns * c.depth * c.batch).value(self.values) * self.trip_count(c.loops) * self.run_length
 
     def scalar_operations(self, pipeline: str) -> Numbers:
-        """Scalar operations of one full group on a pipeline."""
+        """Scalar operations of one block on a pipeline."""
         total: Numbers = 0.0
         for (name, loops), amount in self.kernel.work.items():
             if name == pipeline:
                 total = total + amount.value(self.values) * self.trip_count(loops)
-        return total
+        return total * self.run_length
 
 
 def is_independent(kernel: LoweredKernel, nest: tuple[Loop, ...]) -> bool:

@@ -78,7 +78,8 @@ def crossing_bytes(k: KernelInstance, direction: str) -> Numbers:
         if moved.direction == direction:
             crossing: Numbers = moved.size.value(k.values)
             for tile in moved.reload_axes:
-                crossing = crossing * k.tile_counts[tile]
+                added = direction == "save" and k.kernel.in_runs
+                crossing = crossing * (k.programs if added else k.tile_counts[tile])
             crossing = crossing * k.trip_count(moved.loop_nest)
             total = total + k.values.get(("moved", moved), crossing)
     return total

@@ -31,7 +31,7 @@ def predict(
     which it depends how often loops iterate."""
 
     def of(known: Values) -> Timing:
-        return _composed(KernelInstance(kernel, hardware, known, stages, warps), backend)
+        return _composed(backend.instance(KernelInstance(kernel, hardware, known, stages, warps)), backend)
 
     if not kernel.loop_bounds:
         has_regions = any(moved.region for moved in kernel.transfers)

@@ -233,7 +233,7 @@ class _AbstractInterpreter(Calls):
             self.block(body, trial)
         self.trace, self.loop = trace, loop
         self.chain, self.products = (self.products[-1] if len(self.products) > 1 else ()), []
-        start = self.now()
+        start, first = self.now(), set(env)
         for name in carried & set(env):
             before, after = env[name], trial[name]
             if isinstance(before, TileValue) and isinstance(after, TileValue):
@@ -252,6 +252,9 @@ class _AbstractInterpreter(Calls):
         with self.equal.region():
             self.block(body, env)
         self.loop, made.end = made.outer, self.now()
+        for name in carried & set(trial):
+            if isinstance(after := env[name], TileValue) and name in first and after.shape and not after.matrix:
+                env[name] = replace(after, carried=True)
         self.products, self.chain = around
         self.conditional = conditional
 

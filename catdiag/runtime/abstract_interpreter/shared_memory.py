@@ -28,6 +28,8 @@ comparison with compiled kernels; where one is a pass of the compiler, it is nam
   or since others read the other factor too. A load is prefetched only if 4 bytes or more are known to be contiguous.
   (Of an integer, Triton knows whether 16 divides it.) Loads that only accumulators read are not prefetched, nor those
   of products under a condition.
+- A loop with a number of stages of its own (`tl.range(…, num_stages=…)`) prefetches all loads of tiles, also without a
+  product.
 - With `stages=1` nothing is prefetched. Then a load that a product reads has one buffer, live from the load to its last
   use.
 - **Equal loads** of one iteration, with no store between them, are one load
@@ -40,7 +42,8 @@ comparison with compiled kernels; where one is a pass of the compiler, it is nam
   from a tensor descriptor that several mma read, and one that mma read, of which elementwise functions make something,
   if an mma follows the loop in each run (`canBePipelined` in `hoistConvertDotOperand`).
 - **Scratch memory**, live for an instant: reductions across warps, and layout conversions
-  (`catdiag.runtime.abstract_interpreter.register_layouts`) of results before stores, of vectors that are broadcast to a
+  (`catdiag.runtime.abstract_interpreter.register_layouts`) of results of products, and of what a loop adds up, before
+  stores, of vectors that are broadcast to a
   tile in another layout than they were loaded in, unless they are shorter than there are threads, and on Blackwell of
   first factors that depend on sums, on their way to tensor memory.
 - Buffers whose live ranges do not overlap share memory. The allocation is the largest sum of live buffers.
@@ -276,8 +279,11 @@ class _Buffers:
         for loop in self.trace.loops:
             stages = self.stages if loop.stages is None else loop.stages
             dots = [d for d in self.trace.dots if d.loop == loop.number and not d.conditional]
-            if loop.holds or not dots or stages < 2:
+            if loop.holds or stages < 2 or not (dots or loop.stages):
                 continue
+            if loop.stages and self.trace.generation != CDNA:
+                own = [load for load in self.trace.loads if load.loop == loop.number and load.shape]
+                found |= {load.number: (stages - 1, load.array) for load in own if self.ahead(load, [])}
             read_by: dict[int, list[Reader]] = {}
             for dot in dots:
                 for value, first in ((dot.left, True), (dot.right, False)):

@@ -354,17 +354,19 @@ class Calls:
         )  # fmt: skip
 
     def stored(self, at: TileValue, value: Any, mask: Any = None) -> None:
-        """A store of a tile; the result of a matrix product is converted to a blocked layout first."""
+        """A store of a tile; a product's result, and what a loop adds up, are converted to a blocked layout first."""
         self.equal.stored()
         self.trace.stores.append(TracedStore(at.array, at.shape, at.unit, self.together(at, mask)))
-        placed = isinstance(value, TileValue) and len(value.shape) > 1 and value.layout is not None and value.matrix
+        placed = isinstance(value, TileValue) and value.layout is not None and value.shape == at.shape
+        placed = placed and (value.carried if not value.matrix else len(value.shape) > 1)
         if not placed or self.trace.generation == CDNA:  # whose threads store what they have (`OptimizeEpilogue`)
             self.now()
             return
         side = len(at.shape) - 1 if at.unit is None else at.unit
         width = WIDTHS[at.dtype]
         target = self.blocked(value.shape, side, self.together(at, mask), coalesced=True)
-        size = conversion_bytes(value.shape, width, value.layout, target, self.trace.generation >= HOPPER)
+        matrices = self.trace.generation >= HOPPER and bool(value.matrix)
+        size = 0 if target == value.layout else conversion_bytes(value.shape, width, value.layout, target, matrices)
         self.trace.scratch.append(Scratch(self.now(), size, f"{at.array} on its way out"))
 
     def described(self, of: TileValue, what: str, values: Sequence[Any]) -> TileValue:
@@ -439,7 +441,10 @@ class Calls:
         if scan:
             return replace(value, direct=None, defined_at=time)
         shape = tuple(1 if a in axes else n for a, n in enumerate(value.shape) if keep or a not in axes)
-        return TileValue(shape, value.dtype, loads=value.loads, defined_at=time)
+        layout = None
+        if len(shape) == 1 and len(axes) == 1 and value.layout is not None and len(value.layout.warps) > 1:
+            layout = value.layout.along(1 - axes[0])
+        return TileValue(shape, value.dtype, loads=value.loads, layout=layout, defined_at=time)
 
     def dot(self, node: FunctionCall, values: list[Any], named: dict[str, Any]) -> TileValue:
         left, right = values[0], values[1]

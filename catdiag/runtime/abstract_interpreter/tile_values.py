@@ -104,6 +104,8 @@ class TileValue:
     """Whether a load on which it depends is read more than once to make it."""
     expanded: tuple[int, TileValue] | None = None
     """The axis of length 1 that was inserted into another tile to make this one, and that tile."""
+    carried: bool = False
+    """Whether iterations of a loop add it up, in the layout of what they add."""
     factors: tuple[TileValue, TileValue] | None = None
     """The tiles x and y of which it is x[:, :, None] * y[None, :, :]."""
 
@@ -181,7 +183,8 @@ class Scratch:
 
 @dataclass
 class TracedLoop:
-    """A loop: the enclosing loop, its times, its pipeline stages (None: the launch's), whether it contains a loop."""
+    """A loop: the enclosing loop, its times, its own number of pipeline stages (None: the launch's, which loops with
+    products have), whether it contains a loop."""
 
     number: int
     outer: int | None
