@@ -137,6 +137,12 @@ class LoweredKernel:
         adds its part once (`catdiag.codegen.triton.tile_runs`)."""
         return len(self.tiles) == 1 and not self.loops and bool(self.added)
 
+    @property
+    def run_bytes(self) -> IntPolynomial:
+        """The bytes of a group's loads, which are ahead of the group in a run of groups; none of other kernels."""
+        parts = self.parts if self.in_runs else []
+        return sum((array.size.scaled(array.width) for part in parts for array in part.loads() if array.axes), ZERO)
+
     def bodies(self) -> Iterator[Body]:
         """The bodies of its parts, each followed by those of its loops."""
         todo = [part.body for part in reversed(self.parts)]

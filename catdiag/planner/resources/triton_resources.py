@@ -151,8 +151,7 @@ class TritonBlock:
             emitted=emitted,
             stages=stages,
             boxes=boxes,
-            staged=kernel.in_runs
-            or (bool(copies) and not any(bounds.tests_blocks for bounds in kernel.loop_bounds.values())),
+            staged=kernel.in_runs or (bool(copies) and not any(b.tests_blocks for b in kernel.loop_bounds.values())),
             register_arrays=(
                 _register_arrays(kernel, found, tuple(loaded)) if found.sides else register_pressure(kernel)
             ),
@@ -176,9 +175,9 @@ class TritonBlock:
 
     def resources(self, values: Values, warps: int) -> Resources:
         """What a block of so many warps takes; `values` gives sizes filled up to what a kernel indexes."""
-        smem = self.emitted.smem_bytes(values, warps, self.stages) if self.counts_smem else 0
+        ahead, emitted = (self.stages - 1) * self.kernel.run_bytes.value(values), self.emitted
         return Resources(
-            smem_bytes=smem + (self.stages - 1) * self.run_bytes(values),
+            smem_bytes=ahead + emitted.smem_bytes(values, warps, self.stages) if self.counts_smem else 0,
             registers_per_thread=np.asarray(self.registers(values, warps)).astype(np.int64),
             most_registers=self.most_registers(warps),
             warps=warps,
@@ -186,11 +185,6 @@ class TritonBlock:
             register_bytes=peak_bytes(self.kernel, REGISTERS, values),
             alignment_bytes=ALIGNMENT_BYTES,
         )
-
-    def run_bytes(self, values: Values) -> Numbers:
-        """Bytes that a group loads, where blocks go through runs of groups and load the next ones ahead."""
-        arrays = [a for part in self.kernel.parts for a in part.loads() if a.axes] if self.kernel.in_runs else []
-        return sum(array.size.value(values) * array.width for array in arrays)
 
     def most_registers(self, warps: int) -> int:
         """Registers of a thread above which the compiler is expected to spill."""
@@ -422,10 +416,8 @@ class TritonBlock:
     @property
     def _elementwise_registers(self) -> int:
         """For what the compiler keeps where nothing is multiplied."""
-        if self._plain:
-            return PLAIN_REGISTERS
-        if not self.kernel.loops:
-            return FUSED_REGISTERS
+        if self._plain or not self.kernel.loops:
+            return PLAIN_REGISTERS if self._plain else FUSED_REGISTERS
         return LOOP_REGISTERS + STREAM_REGISTERS * max(0, self.late_arrays - 1)
 
     def _again_registers(self, values: Values, warps: int) -> Numbers:

@@ -364,7 +364,7 @@ class Calls:
             return
         side = len(at.shape) - 1 if at.unit is None else at.unit
         width = WIDTHS[at.dtype]
-        target = self.blocked(value.shape, side, self.together(at, mask), coalesced=True)
+        target = self.blocked(value.shape, side, neighbors(at, mask), coalesced=True)
         matrices = self.trace.generation >= HOPPER and bool(value.matrix)
         size = 0 if target == value.layout else conversion_bytes(value.shape, width, value.layout, target, matrices)
         self.trace.scratch.append(Scratch(self.now(), size, f"{at.array} on its way out"))
