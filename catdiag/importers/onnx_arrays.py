@@ -179,13 +179,13 @@ def _slice(b: ProgramBuilder, call: AtenCall) -> OnnxOperand:
             value = KnownArray(value.elements[(slice(None),) * axis + (cut,)])
             continue
         array = as_array(b, value)
-        if (step < 0 and (start, end) != (-1, end)) or step < -1:
-            raise Unsupported("Slice backwards, but over the whole")
-        if step == -1:
-            if end >= -length:
-                raise Unsupported("Slice backwards, but over the whole")
-            value = aten(b, "flip", self=array, dims=[axis])
-            continue
+        if step < 0:  # the array backwards, and a slice forwards of it
+            array = aten(b, "flip", self=array, dims=[axis])
+            start, end, _ = slice(start, end if end >= -length else None, step).indices(length)
+            start, end, step = length - 1 - start, length - 1 - end, -step
+            if (start, end, step) == (0, length, 1):
+                value = array
+                continue
         first, last, _ = slice(start, end).indices(length)
         if first >= last:
             raise Unsupported(f"Slice {start}:{end} of {length}, which is empty")
@@ -260,6 +260,9 @@ def _constant_of_shape(b: ProgramBuilder, call: AtenCall) -> OnnxOperand:
     )
 
 
+_PADS = {"constant": "constant", "reflect": "reflect", "edge": "replicate", "wrap": "circular"}
+
+
 @rule("Pad")
 def _pad(b: ProgramBuilder, call: AtenCall) -> OnnxOperand:
     value, ends, fill = _first(b, call), _listed(call, "pads", 1) or [], operands(call, 3)[2]
@@ -269,9 +272,12 @@ def _pad(b: ProgramBuilder, call: AtenCall) -> OnnxOperand:
     for k in range(rank - 1, -1, -1):
         both += [ends[axes.index(k)], ends[axes.index(k) + len(axes)]] if k in axes else [0, 0]
     number = fill.numbers()[0] if isinstance(fill, KnownArray) else None
-    if (fill is not None and not isinstance(number, (int, float))) or call.get("mode", "constant") != "constant":
-        raise Unsupported("Pad with what is computed, or not with a constant")
-    return aten(b, "constant_pad_nd", self=value, pad=both, value=number or 0)  # type: ignore[no-any-return]
+    if fill is not None and not isinstance(number, (int, float)):
+        raise Unsupported("Pad with a number that is computed: expected a constant")
+    mode = _PADS.get(call.get("mode", "constant"))
+    if mode is None:
+        raise Unsupported(f"Pad with mode {call['mode']}: expected one of {', '.join(_PADS)}")
+    return aten(b, "constant_pad_nd", self=value, pad=both, value=number or 0, mode=mode)  # type: ignore[no-any-return]
 
 
 @rule("Trilu")
@@ -322,40 +328,6 @@ def _gemm(b: ProgramBuilder, call: AtenCall) -> Any:
 @rule("Einsum")
 def _einsum(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     return aten(b, "einsum", equation=call["equation"], tensors=[as_array(b, v) for v in operands(call)])  # type: ignore[no-any-return]
-
-
-@rule("Conv")
-def _conv(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
-    value, weight, bias = operands(call, 3)
-    kernel = as_array(b, weight)
-    rank = len(kernel.dims) - 2
-    if call.get("auto_pad", "NOTSET") not in ("NOTSET", "VALID"):
-        raise Unsupported("Conv with auto_pad")
-    ends = call.get("pads") or [0] * (2 * rank)
-    return aten(  # type: ignore[no-any-return]
-        b, "convolution", input=as_array(b, value), weight=kernel, bias=None if bias is None else as_array(b, bias),
-        stride=call.get("strides") or [1] * rank, padding=[(ends[k], ends[k + rank]) for k in range(rank)],
-        dilation=call.get("dilations") or [1] * rank, groups=call.get("group", 1),
-    )  # fmt: skip
-
-
-@rule("MaxPool", "AveragePool")
-def _pool(b: ProgramBuilder, call: AtenCall) -> Any:
-    width = list(call["kernel_shape"])
-    rank, mean = len(width), call.name == "AveragePool"
-    ends = call.get("pads") or [0] * (2 * rank)
-    if (
-        call.get("auto_pad", "NOTSET") != "NOTSET"
-        or ends[:rank] != ends[rank:]
-        or len(call.shapes) > 1
-        or call.get("ceil_mode")
-    ):
-        raise Unsupported(f"{call.name} with auto_pad, uneven pads, ceil_mode or positions")
-    return aten(
-        b, f"{'avg' if mean else 'max'}_pool{rank}d", self=_first(b, call), kernel_size=width, padding=ends[:rank],
-        stride=call.get("strides") or [1] * rank, dilation=call.get("dilations") or [1] * rank,
-        count_include_pad=bool(call.get("count_include_pad", 0)),
-    )  # fmt: skip
 
 
 # -- reductions -------------------------------------------------------------------------------------------
@@ -428,12 +400,11 @@ def _top_k(b: ProgramBuilder, call: AtenCall) -> Any:
 @rule("CumSum")
 def _cumsum(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     value, axis = _first(b, call), integers_of(operands(call, 2)[1], "an axis")[0]
-    if call.get("exclusive"):
-        raise Unsupported("CumSum without the element itself")
     back = bool(call.get("reverse"))
     source = aten(b, "flip", self=value, dims=[axis]) if back else value
     made = aten(b, "cumsum", element=value.element, self=source, dim=axis)
-    return aten(b, "flip", self=made, dims=[axis]) if back else made  # type: ignore[no-any-return]
+    made = aten(b, "flip", self=made, dims=[axis]) if back else made
+    return b.pointwise([made, value], lambda a, c: a - c, value.element) if call.get("exclusive") else made
 
 
 @rule("Softmax", "LogSoftmax")

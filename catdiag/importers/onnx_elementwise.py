@@ -68,6 +68,7 @@ _UNARY: dict[str, Callable[[Any], Any]] = {
     "Round": UNARY["round"], "Sign": UNARY["sign"], "Relu": UNARY["relu"], "HardSwish": UNARY["hardswish"],
     "Mish": UNARY["mish"], "Softplus": lambda a: elementwise.log(1 + elementwise.exp(a)),
     "Softsign": lambda a: a / (1 + elementwise.abs(a)),
+    "Asinh": UNARY["asinh"], "Acosh": UNARY["acosh"], "Atanh": UNARY["atanh"],
 }  # fmt: skip
 _SHAPED = {
     "LeakyRelu": _parameter("alpha", 0.01, lambda a, k: elementwise.where(a > 0, a, k * a)),
@@ -92,6 +93,20 @@ def _shaped(b: ProgramBuilder, call: AtenCall) -> OnnxOperand:
 def _selu(b: ProgramBuilder, call: AtenCall) -> OnnxOperand:
     alpha, gamma = call.get("alpha", 1.6732632423543772), call.get("gamma", 1.0507009873554805)
     return each(b, call, _function(lambda a: gamma * elementwise.where(a > 0, a, alpha * (elementwise.exp(a) - 1))))
+
+
+@rule("Shrink")
+def _shrink(b: ProgramBuilder, call: AtenCall) -> OnnxOperand:
+    limit, bias = call.get("lambd", 0.5), call.get("bias", 0.0)
+    return each(
+        b, call,
+        _function(lambda a: elementwise.where(a < -limit, a + bias, elementwise.where(a > limit, a - bias, 0))),
+    )  # fmt: skip
+
+
+@rule("Mean")
+def _mean(b: ProgramBuilder, call: AtenCall) -> OnnxOperand:
+    return each(b, call, _function(lambda *given: sum(given[1:], start=given[0]) / len(given)))
 
 
 @rule("HardSigmoid")
@@ -146,7 +161,8 @@ def _div(b: ProgramBuilder, call: AtenCall) -> OnnxOperand:
 @rule("Mod")
 def _mod(b: ProgramBuilder, call: AtenCall) -> OnnxOperand:
     if call.get("fmod"):
-        raise Unsupported("Mod with fmod")
+        one, other = (as_array(b, v) for v in operands(call, 2))
+        return ATEN["fmod"](b, AtenCall("fmod", {"self": one, "other": other}, (), one.element, ""))  # type: ignore[no-any-return]
     return each(b, call, _function(lambda a, c: a % c))
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from catdiag.importers import onnx_arrays, onnx_elementwise, onnx_layers
+from catdiag.importers import onnx_arrays, onnx_elementwise, onnx_images, onnx_layers, onnx_loops, onnx_writes
 from catdiag.importers.dimensions import Extent
 from catdiag.importers.example import Imported, NotImported, Original
 from catdiag.importers.graph_reader import GraphReader, identifier
@@ -25,9 +25,12 @@ from catdiag.importers.imported_values import ArrayValue
 from catdiag.importers.onnx_runs import OnnxRun
 from catdiag.importers.onnx_values import KnownArray, OnnxOperand, as_array
 from catdiag.importers.program_builder import ProgramBuilder
-from catdiag.importers.torch_calls import AtenCall, Rule
+from catdiag.importers.torch_calls import AtenCall, Rule, Unsupported
 
-RULES: Mapping[str, Rule] = {**onnx_elementwise.RULES, **onnx_arrays.RULES, **onnx_layers.RULES}
+RULES: Mapping[str, Rule] = {
+    **onnx_elementwise.RULES, **onnx_arrays.RULES, **onnx_images.RULES, **onnx_layers.RULES, **onnx_loops.RULES,
+    **onnx_writes.RULES,
+}  # fmt: skip
 """The rule of each operator."""
 _OLDEST = 13
 _MOST_KNOWN = 65536
@@ -85,6 +88,8 @@ class _ModelReader(GraphReader):
         self.opsets: list[Any] = []
         self.model: Any = None
         self._given: list[str] = []
+        # Initializers that are read as numbers, whatever they hold.
+        self._numbers: set[str] = set()
         self.onnx = onnx
         self.values: dict[str, OnnxOperand] = {}
         self.types: dict[str, Any] = {}
@@ -115,7 +120,8 @@ class _ModelReader(GraphReader):
             self._input(k, value, shape, example[k] if example else None)
         live = _live(graph)
         self._lacking(live)
-        read = {name for node in live for name in node.input} | {v.name for v in graph.output}
+        read = _read(live) | {v.name for v in graph.output}
+        self._numbers = {name for node in live if node.op_type == "Resize" for name in node.input[1:]}
         for tensor in graph.initializer:
             if tensor.name in read:
                 self.values[tensor.name] = self._constant(tensor.name, self._numpy(tensor), tensor.name)
@@ -168,10 +174,17 @@ class _ModelReader(GraphReader):
             graph = self.onnx.shape_inference.infer_shapes(model, data_prop=True).graph
         except Exception:  # a model that the checker refuses may be read all the same
             graph = model.graph
+        self._types_of(graph)
+
+    def _types_of(self, graph: Any) -> None:
         for value in [*graph.value_info, *graph.input, *graph.output]:
             self.types[value.name] = value.type.tensor_type
         for tensor in graph.initializer:
             self.types.setdefault(tensor.name, None)
+        for node in graph.node:
+            for attribute in node.attribute:
+                if attribute.HasField("g"):
+                    self._types_of(attribute.g)
 
     def _input(self, place: int, value: Any, shape: tuple[int, ...], array: Any) -> None:
         kind = self.onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
@@ -194,9 +207,10 @@ class _ModelReader(GraphReader):
         def argument() -> ArrayValue:
             return self.argument(name, target, array.shape, element, array)
 
-        if array.size > _MOST_KNOWN or (element == "real" and array.size != 1 and target == name):
+        weight = element == "real" and array.size != 1 and target == name and name not in self._numbers
+        if array.size > _MOST_KNOWN or weight:
             return argument()
-        if target == name and element == "real" and array.ndim:
+        if target == name and element == "real" and array.ndim and array.size == 1:
             self.builder.notes.append(f"the initializer {name!r} is read as the number {array.item()!r}")
         elements = np.empty(array.shape, dtype=object)
         elements.reshape(-1)[:] = [_number(n) if element == "real" else n.item() for n in array.reshape(-1)]
@@ -212,7 +226,7 @@ class _ModelReader(GraphReader):
         if self.allow_opaque:
             return
         for node in nodes:
-            if node.op_type not in ("Constant", "If") and (
+            if node.op_type not in ("Constant", "If", "Loop", "Scan") and (
                 node.op_type not in RULES or node.domain not in ("", "ai.onnx")
             ):
                 name = f"{node.domain}.{node.op_type}" if node.domain else f"onnx.{node.op_type}"
@@ -229,6 +243,8 @@ class _ModelReader(GraphReader):
                 self.values[node.output[0]] = self._constant(node.output[0], array, "constant")
             elif node.op_type == "If":
                 self._branch(node, attributes)
+            elif node.op_type in ("Loop", "Scan"):
+                self._unrolled(node, attributes)
             else:
                 self._call(node, attributes)
 
@@ -237,12 +253,30 @@ class _ModelReader(GraphReader):
         if not isinstance(condition, KnownArray):
             self.unknown.append(f"onnx.If on a value that is computed [{_where(node)}]")
             raise self.refused()
-        graph = attributes["then_branch" if condition.numbers()[0] else "else_branch"]
+        found = self._body(attributes["then_branch" if condition.numbers()[0] else "else_branch"], [])
+        self.values.update(zip(node.output, found, strict=True))
+
+    def _body(self, graph: Any, given: Sequence[OnnxOperand]) -> list[OnnxOperand]:
+        """What a graph inside of a node gives for its inputs."""
         for tensor in graph.initializer:
             self.values[tensor.name] = self._constant(tensor.name, self._numpy(tensor), tensor.name)
-        self._lacking(_live(graph))
-        self._run(_live(graph))
-        self.values.update((name, self.values[v.name]) for name, v in zip(node.output, graph.output, strict=True))
+        self.values.update((v.name, value) for v, value in zip(graph.input, given, strict=True))
+        live = _live(graph)
+        self._lacking(live)
+        self._run(live)
+        return [self.values[v.name] for v in graph.output]
+
+    def _unrolled(self, node: Any, attributes: Mapping[str, Any]) -> None:
+        """A loop, one iteration after the other: their number is known, or is a length, which is fixed then."""
+        given = [self.values[name] if name else None for name in node.input]
+        try:
+            found = (onnx_loops.loop if node.op_type == "Loop" else onnx_loops.scan)(
+                self.builder, attributes, given, self._body
+            )
+        except Unsupported as error:
+            self.unknown.append(f"{error} [{_where(node)}]")
+            raise self.refused() from None
+        self.values.update((name, value) for name, value in zip(node.output, found) if name)
 
     def _attribute(self, attribute: Any) -> Any:
         value = self.onnx.helper.get_attribute_value(attribute)
@@ -266,7 +300,10 @@ class _ModelReader(GraphReader):
         arguments = {**attributes, "operands": given}
         kinds = tuple(map(self._kind, outputs))
         known = tuple(s or () for s in shapes)
-        call = AtenCall(node.op_type, arguments, known, "real", "", cast, elements=kinds)
+        first = self.types.get(outputs[0]) if outputs else None
+        kind = first.elem_type if first is not None else 0
+        dtype = str(self.onnx.helper.tensor_dtype_to_np_dtype(kind)) if kind else ""
+        call = AtenCall(node.op_type, arguments, known, "real", dtype, cast, elements=kinds)
         before = len(self.unknown)
         function = None if None in shapes or node.op_type in _RANDOM else partial(self._evaluated, node, given)
         found = self.applied(RULES, "onnx", call, "", _where(node), function)
@@ -320,12 +357,19 @@ def _live(graph: Any) -> list[Any]:
     needed, found = {v.name for v in graph.output}, []
     for node in reversed(graph.node):
         if needed & set(node.output):
-            needed |= set(node.input)
-            for attribute in node.attribute:
-                needed |= {name for inner in attribute.g.node for name in inner.input}
-                needed |= {v.name for v in attribute.g.output}
+            needed |= _read([node])
             found.append(node)
     return found[::-1]
+
+
+def _read(nodes: Iterable[Any]) -> set[str]:
+    """The arrays that nodes read, and the nodes of the graphs inside of them."""
+    found: set[str] = set()
+    for node in nodes:
+        found |= set(node.input)
+        for attribute in node.attribute:
+            found |= _read(attribute.g.node) | {v.name for v in attribute.g.output}
+    return found
 
 
 def _element(dtype: Any) -> str:
