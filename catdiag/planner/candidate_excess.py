@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from catdiag.planner.plan import plural
 from catdiag.planner.resources.block_resources import Resources
-from catdiag.planner.resources.triton_resources import MIN_DOT
-from catdiag.schedule.lowered_kernel import LoweredKernel, ProgramPoint
+from catdiag.planner.resources.emitted_smem import SmemCount
+from catdiag.planner.resources.triton_resources import MIN_DOT, TritonBlock
+from catdiag.schedule.lowered_kernel import ProgramPoint
 from catdiag.schedule.placement import LEVEL, REGISTERS
 from catdiag.util.errors import DoesNotFit
 
@@ -27,6 +28,7 @@ class Excess:
     over: float
     tiles: Mapping[str, int]
     stages: int
+    warps: int
     smem: int
     registers: int
     most_registers: int
@@ -46,7 +48,9 @@ class Excess:
             f"{shown} with {taken.warps} warps needs {int(smem[place]):,} of {chip.smem_per_block:,} bytes of "
             f"{chip.word('SMEM')} and {int(registers[place])} of {most} registers a thread"
         )
-        return Excess(float(over[place]), tiles, stages, int(smem[place]), int(registers[place]), most, words)
+        return Excess(
+            float(over[place]), tiles, stages, taken.warps, int(smem[place]), int(registers[place]), most, words
+        )
 
 
 def _listed_of(moments: list[ProgramPoint], values: Mapping[Any, Any], level: str) -> list[str]:
@@ -58,12 +62,12 @@ def _listed_of(moments: list[ProgramPoint], values: Mapping[Any, Any], level: st
 
 def refusal(
     search: TileSearch,
-    kernels: Mapping[int, LoweredKernel],
+    blocks: Mapping[int, TritonBlock],
     options: Mapping[str, Sequence[int]],
     sizes: Mapping[str, int],
     found: Sequence[Excess],
 ) -> DoesNotFit:
-    """Why no candidate of a search fits: what the one that comes nearest to it needs, and which arrays. `kernels` are
+    """Why no candidate of a search fits: what the one that comes nearest to it needs, and which arrays. `blocks` are
     by stages, `options` what tiles may be, `sizes` those of axes, filled up to what a kernel indexes."""
     chip, how = search.chip, "; stream an axis, or group more axes, for smaller tiles"
     if not found:
@@ -72,11 +76,13 @@ def refusal(
             f"no Triton kernel on {chip.name}: no tiles ({listed}) give a product {MIN_DOT} along each side{how}"
         )
     least = min(found, key=lambda e: (e.over, e.smem))
+    values, block = search.full({**sizes, **least.tiles}), replace(blocks[least.stages], smem_count=SmemCount.ALL)
+    tile = {name: np.array([length]) for name, length in least.tiles.items()}
+    least = Excess.of(block.resources(values, least.warps), least.stages, chip, tile)
     lines = [f"no Triton kernel fits {chip.name}: {least.words}{how}"]
-    values = search.full({**sizes, **least.tiles})
     full = {LEVEL: least.smem > chip.smem_per_block, REGISTERS: least.registers > least.most_registers}
     for place, over in full.items():
-        moments = kernels[least.stages].points.get(place, [])
+        moments = block.kernel.points.get(place, [])
         if over and moments:
             name = chip.word("SMEM" if place == LEVEL else "registers")
             lines += _listed_of(moments, values, f"{name}, with {plural(least.stages, 'buffer')} of a block")

@@ -8,7 +8,7 @@ long a run takes as `catdiag.planner.time_model` has it: for Triton, or for Gluo
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import chain
@@ -20,11 +20,11 @@ from catdiag.category.integer_polynomial import IntPolynomial
 from catdiag.planner.candidate_excess import Excess, refusal
 from catdiag.planner.candidate_requests import GROUPS, ROWS, asked_options, check_request, odd_tiles
 from catdiag.planner.configuration_proposal import Proposal
-from catdiag.planner.configuration_ties import CLOSE, TIE, MemoryBoundTies, first_first
+from catdiag.planner.configuration_ties import TIE, MemoryBoundTies
 from catdiag.planner.instruction_shapes import upcast_by_warpgroups
 from catdiag.planner.memory_sectors import cuts_of_rows, packed, whole_sector
 from catdiag.planner.resources.dot_products import dot_products
-from catdiag.planner.resources.emitted_smem import EmittedBlocks
+from catdiag.planner.resources.emitted_smem import EmittedBlocks, SmemCount
 from catdiag.planner.resources.gluon_resources import WARPS, GluonBlock
 from catdiag.planner.resources.mfma_registers import WARP
 from catdiag.planner.resources.triton_resources import MIN_DOT, TritonBlock
@@ -56,8 +56,8 @@ _EACH = 4
 WAITS = 0.85
 """The part of its time that HBM is busy from which on a kernel waits for memory. Of the same tiles the one with more
 stages is first then: a product of 64 × 8,192 × 8,192 was 17% quicker with four than with three (H200)."""
-_READ_AT_ONCE = 16
-"""Candidates whose shared memory is read, of those that move the fewest bytes, before it is known whether one fits."""
+_READ_AT_ONCE = 4
+"""Of the first candidates by some key, those whose shared memory is read before it is known whether one fits."""
 _FURTHER = 1.25
 """How much longer candidates may take whose shared memory is read next."""
 
@@ -73,7 +73,13 @@ RankedProposal = tuple[tuple[Any, ...], Proposal]
 class Candidates:
     """All configurations that Triton can run of what a search knows."""
 
-    def __init__(self, search: TileSearch, boxes: bool = True, dtype: str | Mapping[str, str] = "bf16") -> None:
+    def __init__(
+        self,
+        search: TileSearch,
+        boxes: bool = True,
+        dtype: str | Mapping[str, str] = "bf16",
+        smem_count: SmemCount = SmemCount.ALL,
+    ) -> None:
         self.search, self.boxes, self.dtype = search, boxes, dtype
         check_request(search)
         chained = search.chip.warp == WARP and sum(bool(c.loops) for c in search.kernel.contractions) > 1
@@ -81,12 +87,13 @@ class Candidates:
         self.kernels = {stages: self._filled(search.kernels[stages]) for stages in tried}
         found = dot_products(search.diagram, frozenset(search.kernel.tiles), search.dtypes)
         self.emitted = EmittedBlocks(search.diagram, dtype, search.chip, search.sizes, found, boxes)
-        self.blocks = {n: TritonBlock.of(search.kernels[n], n, self.emitted) for n in self.kernels}
-        self.staged = next(iter(self.blocks.values())).staged
+        blocks = {n: TritonBlock.of(search.kernels[n], n, self.emitted) for n in self.kernels}
+        self.staged = next(iter(blocks.values())).staged
         if not self.staged:  # loads of one iteration are not begun in another, so stages are no choice
             least = min(search.kernels)  # 1, or what is asked for
             self.kernels = {least: self._filled(search.kernels[least])}
-            self.blocks = {least: TritonBlock.of(search.kernels[least], least, self.emitted)}
+            blocks = {least: TritonBlock.of(search.kernels[least], least, self.emitted)}
+        self.blocks = {n: replace(block, smem_count=smem_count) for n, block in blocks.items()}
         self.batched = {name for batch in found.batches for name in batch.symbols()}
         self.minimum_tile = MIN_DOT * (2 if any(c.dtype == "fp8" for c in search.kernel.contractions) else 1)
         self.multiplied = [tuple(s.without(self._single()) for s in of) for of in found.sides]
@@ -123,13 +130,12 @@ class Candidates:
         """For each tile and block, by symbol, the entries that it may have."""
         given, found = self.search.request.tiles, dict(self.search.options())
         sides_of = {name for c in self.multiplied for side in c for name in side.symbols()}
-        ranges = {**self.search.kernel.tiles, **dict(self.search.kernel.loops)}
         for name, usual in found.items():
             if name in given:
                 found[name] = [given[name]]
-            if name in given or name not in ranges:
+            if name in given or name not in self._lengths:
                 continue
-            size = math.ceil(ranges[name].value(self.search.full(self.search.sizes)))
+            size = self._lengths[name]
             if name in self.batched or (usual == [1] and name not in sides_of):
                 found[name] = [1]
             else:
@@ -160,21 +166,25 @@ class Candidates:
 
     def _sectors(self, grid: Mapping[str, Any]) -> Any:
         """Whether rows are cut into whole sectors (`catdiag.planner.memory_sectors`), where axes are long enough."""
-        ranges = {**self.search.kernel.tiles, **dict(self.search.kernel.loops)}
-        known = self.search.full(self.search.sizes)
         fits: Any = True
         for name in self._cuts_of_rows:
-            if name in ranges and name in grid and name not in self.search.request.tiles:
-                length = math.ceil(ranges[name].value(known))
-                fits = fits & (grid[name] >= min(whole_sector(self.dtype), _power(length)))
+            if name in self._lengths and name in grid and name not in self.search.request.tiles:
+                fits = fits & (grid[name] >= min(whole_sector(self.dtype), _power(self._lengths[name])))
         return fits
 
     def _packed(self, side: IntPolynomial, grid: Mapping[str, Any]) -> Any:
         """Whether a side of a product is `packed`."""
-        ranges = {**self.search.kernel.tiles, **dict(self.search.kernel.loops)}
-        known = self.search.full(self.search.sizes)
-        lengths = {n: math.ceil(ranges[n].value(known)) for n in sorted(side.symbols() & set(grid)) if n in ranges}
+        lengths = {n: self._lengths[n] for n in sorted(side.symbols() & set(grid)) if n in self._lengths}
         return packed(lengths, self._cuts_of_rows, grid)
+
+    @cached_property
+    def _lengths(self) -> dict[str, int]:
+        """The lengths of the axes that tiles and blocks cut."""
+        ranges, known = (
+            {**self.search.kernel.tiles, **dict(self.search.kernel.loops)},
+            self.search.full(self.search.sizes),
+        )
+        return {name: math.ceil(whole.value(known)) for name, whole in ranges.items()}
 
     def _reach(self, side: IntPolynomial, least: int) -> int:
         """How long a side must be: as far as tiles that are given let it."""
@@ -198,32 +208,43 @@ class Candidates:
             if found:
                 first = sorted((pair for pair in found if pair[0][0] <= known_s), key=lambda pair: pair[0])
                 return [made for _, made in first], known_s
-        raise refusal(self.search, self.kernels, self.options(), self.sizes, least)
+        raise refusal(self.search, self.blocks, self.options(), self.sizes, least)
 
     def fewest_bytes(self) -> Proposal:
         """That which moves the fewest bytes of those that `ranked` has, the quickest of several. Raises DoesNotFit
         where there is none."""
+        return self._first(lambda p: (p.bytes_moved, p.time_s), lambda _, s, moved: (moved, s))
+
+    def quickest(self) -> Proposal:
+        """One of those of `ranked` that take as long as the first, found without reading the shared memory of all.
+        Raises DoesNotFit where there is none."""
+        return self._first(lambda p: (p.time_s,), lambda most_smem, s, _: (s, most_smem))
+
+    def _first(
+        self, key: Callable[[Proposal], tuple[float, ...]], bounds: Callable[[Any, Any, Any], tuple[Any, ...]]
+    ) -> Proposal:
+        """The least of `ranked` by a key. `bounds` gives numbers that are no more than those of the key, an entry for
+        each candidate, and perhaps further ones to sort by, of bytes of shared memory, seconds and bytes moved."""
         least = list[Excess]()
-        for parts, given in self._rounds():
-            found = [((made.bytes_moved, *key), made) for key, made in given]
-            rows = [self._optimistic(*part) for part in parts]
-            order = sorted(
-                (bytes_moved, seconds, k, place)
-                for k, (times, moved) in enumerate(rows)
-                for place, (bytes_moved, seconds) in enumerate(zip(moved.tolist(), times.tolist(), strict=True))
-            )
-            at, count = 0, _READ_AT_ONCE
-            while at < len(order) and (not found or order[at][:2] <= min(key for key, _ in found)[:2]):
+        for parts, found in self._rounds():
+            order: list[tuple[Any, ...]] = []
+            for k, (stages, warps, grid) in enumerate(parts):
+                seconds, moved = self._optimistic(stages, warps, grid)
+                values = self.search.full({**self.sizes, **grid})
+                most = np.broadcast_to(self.emitted.most_smem_bytes(self.kernels[stages], values), seconds.shape)
+                columns = zip(*(axis.tolist() for axis in bounds(most, seconds, moved)), strict=True)
+                order += [(bound, k, place) for place, bound in enumerate(columns)]
+            order.sort()
+            at, count, best = 0, _READ_AT_ONCE, min((key(made) for _, made in found), default=(math.inf,))
+            while at < len(order) and order[at][0][: len(best)] < best:
                 for k, (stages, warps, grid) in enumerate(parts):
-                    places = [place for _, _, of, place in order[at : at + count] if of == k]
+                    places = [place for _, of, place in order[at : at + count] if of == k]
                     if places:
-                        some = {name: axis[places] for name, axis in grid.items()}
-                        made = self._fitting(stages, warps, some, least)
-                        found += [((one.bytes_moved, *key), one) for key, one in made]
-                at, count = at + count, 2 * count
+                        found += self._fitting(stages, warps, {n: axis[places] for n, axis in grid.items()}, least)
+                at, count, best = at + count, 2 * count, min((key(made) for _, made in found), default=(math.inf,))
             if found:
-                return min(found, key=lambda pair: pair[0])[1]
-        raise refusal(self.search, self.kernels, self.options(), self.sizes, least)
+                return min(found, key=lambda pair: (*key(pair[1]), *pair[0]))[1]
+        raise refusal(self.search, self.blocks, self.options(), self.sizes, least)
 
     def _rounds(self) -> Iterator[tuple[list[Part], list[RankedProposal]]]:
         """The candidates, by stages and warps, and those that are known to fit: first those whose warps share no rows,
@@ -267,7 +288,7 @@ class Candidates:
         count = len(next(iter(grid.values()))) if grid else 1
         if not count:
             return np.zeros(0), np.zeros(0)
-        block = replace(self.blocks[stages], counts_smem=False)
+        block = replace(self.blocks[stages], smem_count=SmemCount.NONE)
         backend = TritonBackend(self.search.request.producers, block=block)
         timing = self._timed(stages, grid, warps, backend)
         seconds, moved = np.broadcast_to(timing.seconds, (count,)), np.broadcast_to(timing.bytes_moved, (count,))
@@ -426,26 +447,12 @@ class Candidates:
         """The same with that first which is preferred of those that are alike and wait for memory
         (`catdiag.planner.configuration_ties`): within `TIE`, or `CLOSE` where something is multiplied."""
         tiles = [name for name in self._cuts_of_rows if name in self.search.kernel.tiles]
-        best, ties = ranked[0], MemoryBoundTies(self.search, tiles, self.sizes)
-        if not self.multiplied:
-            first = ties.first([p for p in ranked if p.time_s <= TIE * best.time_s])
-        elif best.waits_for_memory:
-            usual = first_first(ranked)[0]
-            tied = [p for p in ranked if p.time_s <= CLOSE * best.time_s and p.stages >= usual.stages]
-            tied = [p for p in tied if p.specialized == best.specialized]
-            first = max(tied, key=lambda p: (ties.block_bytes(p), -p.time_s))
-        else:
-            return ranked
+        first = MemoryBoundTies(self.search, tiles, self.sizes).first_of(ranked, bool(self.multiplied))
         return [first, *(p for p in ranked if p is not first)]
 
     @cached_property
     def _cuts_of_rows(self) -> tuple[str, ...]:
         return cuts_of_rows(self.search.diagram, self.search.full(self.search.sizes))
-
-    def _moved(self, kernel: LoweredKernel, values: Mapping[Any, Any]) -> dict[Any, Any]:
-        """The bytes of arrays that are read in place, in the whole run, at the sizes of axes as they are."""
-        as_they_are = {**values, **dict(self._untiled_axes())}
-        return {("moved", new): window_loads(old, kernel, as_they_are) for new, old in self.region_loads}
 
     def timing(self, proposal: Proposal) -> Timing:
         """What a run of one candidate takes, at as many blocks on a core as it has; what crosses edges is counted
@@ -474,12 +481,13 @@ class Candidates:
         """What runs take; of a split loop with the kernel that merges its parts."""
         search, kernel = self.search, self.kernels[stages]
         values = search.full({**self.sizes, **grid})
-        values = {**values, **self._moved(kernel, values)} if self.region_loads else values
-        found = predict(kernel, search.chip, values, stages, warps, backend)
+        as_they_are = {**values, **dict(self._untiled_axes())}
+        moved = {("moved", new): window_loads(old, kernel, as_they_are) for new, old in self.region_loads}
+        found = predict(kernel, search.chip, {**values, **moved}, stages, warps, backend)
         if not search.merging:
             return found
         merging = search.merging.get(stages) or next(iter(search.merging.values()))
-        return found.then(predict(merging, search.chip, values, stages, warps))
+        return found.then(predict(merging, search.chip, {**values, **moved}, stages, warps))
 
 
 def _single_axes(*sides: IntPolynomial) -> set[str]:

@@ -56,6 +56,19 @@ class MemoryBoundTies:
     rows: Sequence[str]
     sizes: Mapping[str, int]
 
+    def first_of(self, ranked: list[Proposal], multiplies: bool) -> Proposal:
+        """The one that is preferred of those that are alike and wait for memory, of the ones that are `ranked`: within
+        `TIE`, or `CLOSE` where something is multiplied."""
+        best = ranked[0]
+        if not multiplies:
+            return self.first([p for p in ranked if p.time_s <= TIE * best.time_s])
+        if not best.waits_for_memory:
+            return best
+        usual = first_first(ranked)[0]
+        tied = [p for p in ranked if p.time_s <= CLOSE * best.time_s and p.stages >= usual.stages]
+        tied = [p for p in tied if p.specialized == best.specialized]
+        return max(tied, key=lambda p: (self.block_bytes(p), -p.time_s))
+
     def first(self, tied: Sequence[Proposal]) -> Proposal:
         """The one that is preferred of some that are alike, the quickest of which is the first.
 

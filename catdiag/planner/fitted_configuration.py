@@ -24,6 +24,7 @@ from catdiag.planner.explanation import Taken, planned
 from catdiag.planner.fits_proof import Proof, prove_levels
 from catdiag.planner.plan import CALLED, TRITON, WHOLE, KernelPlan, LevelUse
 from catdiag.planner.resources.block_resources import Resources
+from catdiag.planner.resources.emitted_smem import SmemCount
 from catdiag.planner.tile_search import Choice, TileSearch
 from catdiag.schedule.placement import MATRIX, REGISTERS
 from catdiag.util.errors import CatdiagError, DoesNotFit
@@ -94,31 +95,36 @@ class Fitting:
     """Why a warp-specialized configuration that is predicted to be the quickest is not written."""
 
     def __post_init__(self) -> None:
-        self.candidates = Candidates(self.search, dtype=self.dtype)
+        self.candidates = Candidates(self.search, dtype=self.dtype, smem_count=SmemCount.WHERE_IT_LIMITS)
 
     def plan(self, proposal: Proposal | None = None) -> KernelPlan:
         """That of the first configuration that is written as it was proposed, or of one that is given."""
         found = self.candidates
         ranked, chosen, emitted = self._chosen(1 + _BEST, proposal)
-        fewest = found.fewest_bytes()
-        if (fewest.bytes_moved, fewest.time_s) == (chosen.bytes_moved, chosen.time_s):
-            fewest = chosen
         others: dict[tuple[tuple[str, int], ...], Proposal] = {}
         for p in ranked:
             if p.tiles != chosen.tiles:
                 others.setdefault(tuple(p.tiles.items()), p)
-        others = dict(list(others.items())[:_BEST])
-        taken = self._resources(chosen, emitted)
-        chosen = replace(chosen, blocks_per_sm=taken.blocks_per_sm)
-        return planned(
-            self.search, self.choice(chosen), self.choice(fewest), [self.choice(p) for p in others.values()], taken
-        )  # fmt: skip
+        taken, fewest = self._resources(chosen, emitted), found.fewest_bytes()
+        same = (fewest.bytes_moved, fewest.time_s) == (chosen.bytes_moved, chosen.time_s)
+        choice = self.choice(replace(chosen, blocks_per_sm=taken.blocks_per_sm))
+        next_best = [self._shown(p) for p in list(others.values())[:_BEST]]
+        return planned(self.search, choice, choice if same else self._shown(fewest), next_best, taken)
 
     def time_s(self) -> float:
-        """The predicted seconds of the first configuration that is written as it was proposed, without the plan."""
-        _, chosen, emitted = self._chosen(1)
-        blocks_per_sm = self._blocks_per_sm(chosen, emitted)
-        return float(self.choice(replace(chosen, blocks_per_sm=blocks_per_sm)).seconds)
+        """The predicted seconds of the quickest configuration that is written as it was proposed: those of the plan, or
+        up to `TIE` times less, since of what is alike the plan has not always the quickest."""
+        quickest = self.candidates.quickest()
+        try:
+            taken = self._taken([quickest], math.inf)
+        except CatdiagError as error:
+            if not (isinstance(error, DoesNotFit) or quickest.specialized):
+                raise
+            self.refused.clear()
+            taken = self._chosen(1)[1:]
+        assert taken is not None, "all that is tried is known"
+        blocks_per_sm = self._blocks_per_sm(*taken)
+        return float(self.choice(replace(taken[0], blocks_per_sm=blocks_per_sm)).seconds)
 
     def _chosen(
         self, distinct: int, proposal: Proposal | None = None
@@ -134,6 +140,16 @@ class Fitting:
                 return ranked, *taken
             self.refused.clear()
             distinct *= _FURTHER
+
+    def _shown(self, proposal: Proposal) -> Choice:
+        """A configuration that is not taken, with as many blocks on a core as its shared memory lets it have, be that
+        of the quickest or not."""
+        if proposal.specialized:
+            return self.choice(proposal)
+        block = replace(self.candidates.blocks[proposal.stages], smem_count=SmemCount.ALL)
+        taken = block.resources(self._values(proposal.tiles), proposal.warps)
+        shown = replace(proposal, blocks_per_sm=int(taken.blocks_per_sm(self.search.chip)))
+        return replace(self.choice(shown), refused=self.refused.get(id(proposal), ""))
 
     def choice(self, proposal: Proposal) -> Choice:
         """A configuration with what it is predicted to do."""

@@ -10,8 +10,10 @@ counted.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 from functools import cached_property
 from typing import Any
 
@@ -25,7 +27,7 @@ from catdiag.codegen.triton.dot import ROWS, SHORTEST
 from catdiag.codegen.triton.generated_module import Module
 from catdiag.codegen.triton.triton_module import module
 from catdiag.planner.emitted_module import generation as generation_of
-from catdiag.planner.resources.block_resources import Numbers, Values
+from catdiag.planner.resources.block_resources import Numbers, Resources, Values, ceil_div, peak_bytes
 from catdiag.planner.resources.dot_products import DotProducts
 from catdiag.runtime.abstract_interpreter.shared_memory import STAGES, WARPS, shared_of_launch, taken, trace_of_launch
 from catdiag.runtime.abstract_interpreter.symbolic_lengths import Length
@@ -33,7 +35,19 @@ from catdiag.runtime.abstract_interpreter.tile_values import HOPPER, TileTrace
 from catdiag.runtime.launch_recorder import record_launches
 from catdiag.runtime.machine_code import RecordedLaunch
 from catdiag.schedule.loop_nest import lower
+from catdiag.schedule.lowered_kernel import LoweredKernel
+from catdiag.schedule.placement import LEVEL
 from catdiag.util.errors import CatdiagError
+
+
+class SmemCount(Enum):
+    """Of which candidates the shared memory is read off what is written, which takes long."""
+
+    ALL = "all"
+    WHERE_IT_LIMITS = "those of which it may decide whether they fit, or how many blocks share a core"
+    """Others are given `EmittedBlocks.most_smem_bytes`."""
+    NONE = "none, and it counts as none"
+
 
 LONGEST_BOX = 256
 """Entries along an axis of a box that the chip copies, at most."""
@@ -79,22 +93,57 @@ class EmittedBlocks:
             return found
         return (*found, *(tile >= length for length in (4, 8, SHORTEST, ROWS)))
 
-    def smem_bytes(self, values: Values, warps: int, stages: int, specialized: bool = False) -> Numbers:
+    def counted(
+        self, count: SmemCount, kernel: LoweredKernel, taken: Resources, values: Values, stages: int
+    ) -> Numbers:
+        """Bytes of shared memory of a block of a kernel that takes these other resources, an entry for each candidate,
+        as they are counted: with what runs of groups load ahead."""
+        if count is SmemCount.NONE:
+            return 0
+        ahead = (stages - 1) * kernel.run_bytes.value(values)
+        if count is SmemCount.ALL or not self.products.sides or not self._symbols:
+            return ahead + self.smem_bytes(values, taken.warps, stages)
+        chip, most = self.chip, self.most_smem_bytes(kernel, values)
+        groups = math.prod(ceil_div(whole.value(values), values[tile]) for tile, whole in kernel.tiles.items())
+        blocks = np.minimum(taken.blocks_per_sm(chip), np.maximum(ceil_div(groups, chip.sms), 1))
+        room = np.minimum(chip.smem_per_block - taken.alignment_bytes, chip.smem_per_sm // blocks - chip.smem_reserved)
+        return ahead + self.smem_bytes(values, taken.warps, stages, only=most + ahead > room, otherwise=most)
+
+    def most_smem_bytes(self, kernel: LoweredKernel, values: Values) -> Numbers:
+        """More bytes than the blocks of a kernel are expected to have of shared memory, an entry for each candidate: of
+        what the ideal model keeps there, and of both factors and the result of each product, 4 bytes an entry."""
+        found = peak_bytes(kernel, LEVEL, values)
+        for sides, count in self.products.sides.items():
+            rows, columns, depth = (side.value(values) for side in sides)
+            found = found + 4 * count * (rows * depth + depth * columns + rows * columns)
+        return found
+
+    def smem_bytes(
+        self,
+        values: Values,
+        warps: int,
+        stages: int,
+        specialized: bool = False,
+        only: Numbers = True,
+        otherwise: Numbers = 0,
+    ) -> Numbers:
         """Bytes of shared memory of a block, without scratch memory, an entry for each candidate: 0 where nothing is
         multiplied, and where the kernel has no form in Triton (which is said where one is written); more than there
-        is where none of the smallest tiles has a warp-specialized form. `values` gives tiles and sizes."""
+        is where none of the smallest tiles has a warp-specialized form. `values` gives tiles and sizes. It is read of
+        those `only`, and `otherwise` of others."""
         if not self.products.sides or not self._symbols:
             return 0
         arrays = np.broadcast_arrays(*(np.asarray(values[symbol]) for symbol in self._symbols))
         tiles = {symbol: array.ravel() for symbol, array in zip(self._symbols, arrays, strict=True)}
         classes = self._classes(tiles, values, specialized)
-        found = np.zeros(arrays[0].size, dtype=np.int64)
-        for kind in sorted(set(classes.tolist())):
-            members = np.flatnonzero(classes == kind)
+        read = np.broadcast_to(only, arrays[0].shape).ravel()
+        found = np.where(read, 0, np.broadcast_to(otherwise, arrays[0].shape).ravel()).astype(np.int64)
+        for kind in sorted(set(classes[read].tolist())):
+            members = np.flatnonzero((classes == kind) & read)
             own = {symbol: tile[members] for symbol, tile in tiles.items()}
             place = _smallest(own) if specialized else _largest(own)
-            read = {symbol: int(tile[place]) for symbol, tile in own.items()}
-            for total in self._live(kind, read, warps, stages, specialized):
+            one = {symbol: int(tile[place]) for symbol, tile in own.items()}
+            for total in self._live(kind, one, warps, stages, specialized):
                 found[members] = np.maximum(found[members], total.value(own))
         return found.reshape(arrays[0].shape)
 

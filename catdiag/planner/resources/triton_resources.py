@@ -33,7 +33,7 @@ promise: docs/explanation/time_model.md says how it does.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -44,7 +44,7 @@ from catdiag.planner.emitted_module import ALIGNMENT_BYTES
 from catdiag.planner.resources.block_resources import Numbers, Resources, Values, most_registers, peak_bytes
 from catdiag.planner.resources.dot_products import WIDE, DotProducts, Sides
 from catdiag.planner.resources.elementwise_pressure import register_pressure
-from catdiag.planner.resources.emitted_smem import EmittedBlocks
+from catdiag.planner.resources.emitted_smem import EmittedBlocks, SmemCount
 from catdiag.planner.resources.mfma_registers import WARP, MfmaRegisters
 from catdiag.schedule.element_widths import width
 from catdiag.schedule.live_ranges import is_view, view_roots
@@ -112,8 +112,7 @@ class TritonBlock:
     streamed_loads: tuple[IntPolynomial, ...]
     late_arrays: int
     reloaded: IntPolynomial
-    counts_smem: bool = True
-    """Whether its shared memory is read off what is written, which takes long; without it, it counts as none."""
+    smem_count: SmemCount = SmemCount.ALL
 
     @staticmethod
     def of(kernel: LoweredKernel, stages: int, emitted: EmittedBlocks) -> TritonBlock:
@@ -175,9 +174,8 @@ class TritonBlock:
 
     def resources(self, values: Values, warps: int) -> Resources:
         """What a block of so many warps takes; `values` gives sizes filled up to what a kernel indexes."""
-        ahead, emitted = (self.stages - 1) * self.kernel.run_bytes.value(values), self.emitted
-        return Resources(
-            smem_bytes=ahead + emitted.smem_bytes(values, warps, self.stages) if self.counts_smem else 0,
+        found = Resources(
+            0,
             registers_per_thread=np.asarray(self.registers(values, warps)).astype(np.int64),
             most_registers=self.most_registers(warps),
             warps=warps,
@@ -185,6 +183,7 @@ class TritonBlock:
             register_bytes=peak_bytes(self.kernel, REGISTERS, values),
             alignment_bytes=ALIGNMENT_BYTES,
         )
+        return replace(found, smem_bytes=self.emitted.counted(self.smem_count, self.kernel, found, values, self.stages))
 
     def most_registers(self, warps: int) -> int:
         """Registers of a thread above which the compiler is expected to spill."""
