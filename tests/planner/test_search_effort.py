@@ -72,7 +72,8 @@ def test_the_fewest_bytes_are_those_of_all(name: str, axis: str, axes: str, size
     made = form(name, axis, axes)
     given = sizes_of(made, sizes)
     some, every = Candidates(searching(made, "H200", given)), Candidates(searching(made, "H200", given))
-    assert some.fewest_bytes() == min(every.ranked(), key=lambda p: (p.bytes_moved, p.time_s))
+    found, least = some.fewest_bytes(), min(every.ranked(), key=lambda p: (p.bytes_moved, p.time_s))
+    assert (found.bytes_moved, found.time_s) == (least.bytes_moved, least.time_s)
 
 
 def chain(layers: int) -> cd.Program:
