@@ -263,11 +263,12 @@ def _choices(
 
 
 def _kernel(made: Any, chosen: Chosen, sizes: Mapping[str, int], dtype: str, hardware: Hardware | str) -> KernelSource:
+    from catdiag.codegen.triton.tile_runs import most_programs
     from catdiag.codegen.triton.triton_module import module
 
     text = module(
         made.diagram, chosen.tiles, dtype, stages=chosen.stages, warps=chosen.warps, specialized=chosen.specialized,
-        l2_bytes=chips.get(hardware).l2_bytes, sms=chips.get(hardware).sms,
+        l2_bytes=chips.get(hardware).l2_bytes, programs=most_programs(chips.get(hardware).sms),
     )  # fmt: skip
     counted = len(parts_of(made.diagram)) < 2  # no formula is of several loops in parts
     return _source(text, chosen, sizes, loads_of(made, chosen.tiles, sizes, dtype) if counted else {})

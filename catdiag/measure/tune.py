@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 from catdiag.category.diagram import Diagram, HasDiagram, diagram_of
 from catdiag.chip import hardware as chips
 from catdiag.chip.hardware import Hardware
+from catdiag.codegen.triton.tile_runs import most_programs
 from catdiag.codegen.triton.triton_module import Module, module
 from catdiag.measure.bench import OURS, BenchDevice, BenchRow, Contestant, reason, run_case, torch_with_gpu
 from catdiag.measure.bench_case import Number, case_of
@@ -261,7 +262,7 @@ def _written(
         try:
             written[k] = module(
                 diagram, p.tiles, dtype, stages=p.stages, warps=p.warps, specialized=p.specialized,
-                l2_bytes=chip.l2_bytes, sms=chip.sms,
+                l2_bytes=chip.l2_bytes, programs=most_programs(chip.sms, p.blocks_per_sm),
             )  # fmt: skip
         except CatdiagError as error:
             refused[k] = reason(error)

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from catdiag.category.diagram import Diagram
 from catdiag.category.integer_polynomial import IntPolynomial
 from catdiag.chip.hardware import Hardware
+from catdiag.codegen.triton.tile_runs import PROGRAMS_PER_SM, most_programs
 from catdiag.codegen.triton.triton_module import Module, module
 from catdiag.runtime.abstract_interpreter.shared_memory import STAGES, WARPS, SharedMemory, shared_of_launch
 from catdiag.runtime.abstract_interpreter.symbolic_lengths import Length
@@ -85,15 +86,17 @@ def write(
     chip: Hardware,
     sizes: Mapping[str, int],
     library: Collection[int] = (),
+    blocks_per_sm: Sequence[int] = (PROGRAMS_PER_SM,),
 ) -> EmittedModule:
     """The module of a diagram with these tiles, and what it launches; the groups in `library` are calls of torch.
+    `blocks_per_sm`, a number for each group, limits how many programs go through runs of tiles.
 
     Raises what `catdiag.codegen.triton.triton_module` raises for what has no form in a kernel, and CatdiagError where
     the launch function refuses the sizes or a kernel is not understood.
     """
     made = module(
         diagram, tiles, dtype, stages=stages, warps=warps, specialized=specialized, library=library,
-        l2_bytes=chip.l2_bytes, sms=chip.sms,
+        l2_bytes=chip.l2_bytes, programs=[most_programs(chip.sms, n) for n in blocks_per_sm],
     )  # fmt: skip
     symbols = {name: Length.of(tile, name) for name, tile in made.tiles.items()}
     calls = record_launches(made, sizes, symbols, generation=generation(chip))

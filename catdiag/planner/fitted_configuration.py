@@ -65,7 +65,7 @@ def together(
     try:
         emitted = write(
             diagram, tiles, dtype, [p.stages for p in plans], [p.warps for p in plans],
-            [p.warp_specialized for p in plans], chip, sizes, library,
+            [p.warp_specialized for p in plans], chip, sizes, library, [p.blocks_per_sm for p in plans],
         )  # fmt: skip
     except CatdiagError as error:
         return None, error.message
@@ -217,7 +217,10 @@ class Fitting:
 
     def _emitted(self, proposal: Proposal) -> EmittedModule:
         p, search = proposal, self.search
-        return write(search.diagram, p.tiles, self.dtype, p.stages, p.warps, p.specialized, search.chip, search.sizes)
+        return write(
+            search.diagram, p.tiles, self.dtype, p.stages, p.warps, p.specialized, search.chip, search.sizes,
+            blocks_per_sm=[p.blocks_per_sm] * (1 + bool(search.merging)),
+        )  # fmt: skip
 
     # -- what it takes -------------------------------------------------------------------------------------------
 

@@ -54,6 +54,7 @@ ADDING = '''@triton.jit
 def _added_up(parts, out, count, n, rows: tl.constexpr, columns: tl.constexpr, dependent: tl.constexpr):
     """The sums of so many parts of n numbers, always in one order."""
     if dependent:
+        tl.extra.cuda.gdc_launch_dependents()  # that adds up another array
         tl.extra.cuda.gdc_wait()  # what ran before has written all
     at = tl.cast(tl.program_id(0), tl.int64) * columns + tl.arange(0, columns)
     row = tl.arange(0, rows)

@@ -48,8 +48,8 @@ def chained(
 ) -> list[KernelSpec]:
     """The kernels of a module, each with whether it waits for the one before and lets the next one begin.
 
-    `calls` are of other libraries; `added` are the places of the kernels that add to arrays, which torch clears before
-    and may add up after them.
+    `calls` are of other libraries; `added` are the places of the kernels that add to arrays, which torch clears before,
+    and whose parts a kernel that is launched as a dependent may add up after them.
     """
     steps = sorted([*kernels, *calls], key=lambda step: step.place)
 
@@ -58,7 +58,7 @@ def chained(
 
     pairs = [waits(before, step) for before, step in pairwise(steps)]
     marks = dict(zip(map(id, steps), zip([False, *pairs], [*pairs, False], strict=True), strict=True))
-    return [replace(k, waits=marks[id(k)][0], triggers=marks[id(k)][1]) for k in kernels]
+    return [replace(k, waits=marks[id(k)][0], triggers=marks[id(k)][1] or k.place in added) for k in kernels]
 
 
 def chained_forms(forms: Mapping[str, WarpSpecialized], kernels: Sequence[KernelSpec]) -> dict[str, WarpSpecialized]:
@@ -85,10 +85,15 @@ def triggering(kernel: KernelSpec, body: Sequence[PythonStatement]) -> list[Pyth
     if not kernel.triggers:
         return list(body)
     place = next((n for n, s in enumerate(body) if any(map(_stores, walked([s])))), len(body))
-    return [*body[:place], _dependent(TRIGGER, "the next kernel may begin"), *body[place:]]
+    return [*body[:place], trigger(), *body[place:]]
 
 
 _STORING = tuple(map(dotted, ("tl.store", "tl.atomic_add", "gl.store")))
+
+
+def trigger() -> PythonStatement:
+    """The statement that lets the next kernel begin."""
+    return _dependent(TRIGGER, "the next kernel may begin")
 
 
 def _dependent(function: str, note: str) -> PythonStatement:

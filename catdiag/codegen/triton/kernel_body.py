@@ -492,6 +492,6 @@ class Writing:
             {array: tuple(at) for array, at in k.writes.items()}, k.nodes.separately_rounded, dict(self.starts),
             # Named last, since a name that the body has already might be that of an array.
             {s.symbol: self.own.fresh(f"{identifier(s.axis)}_tile") for s in self.all_spans},
-            dict(self.added), tuple(self.additions), self.shared.l2_bytes, self.shared.sms,
+            dict(self.added), tuple(self.additions), self.shared.l2_bytes, self.shared.programs_of(place),
             zero_filled={name: edge.zero_filled for name, edge in self.edges.items() if edge.zero_filled},
         )  # fmt: skip

@@ -23,8 +23,9 @@ from catdiag.schedule.loop_nest import LoopNest
 from catdiag.schedule.statements import LoopSpan, NestValue, Start, statements
 from catdiag.util.errors import CatdiagError
 
-L2_BYTES, SMS = 60 * 2**20, 132
-"""Bytes of the L2 cache of an H200, and its cores, for modules that are written for no chip in particular."""
+L2_BYTES, PROGRAMS = 60 * 2**20, 264
+"""Bytes of the L2 cache of an H200, and two programs for each of its cores, for modules that are written for no chip in
+particular."""
 WIDTHS = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp8": "float8_e4m3fn", "fp64": "float64",
           "tf32": "float32", "bool": "bool", **{name: name for name in INTEGER_BYTES}}  # fmt: skip
 """PyTorch's name of each hardware data type."""
@@ -123,8 +124,9 @@ class KernelSpec:
     additions: tuple[Addition, ...] = ()
     """What its tiles add to these."""
     l2_bytes: int = L2_BYTES
-    sms: int = SMS
-    """Bytes of the L2 cache of the chip that it is for, and its cores."""
+    """Bytes of the L2 cache of the chip that it is for."""
+    programs: int = PROGRAMS
+    """How many programs it has at most if they go through runs of tiles."""
     zero_filled: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """The names in `exact` of loops whose blocks need no mask where the launch passes these descriptors."""
     waits: bool = False
@@ -148,14 +150,14 @@ def widened(kernel: KernelSpec, tl: str, read: Collection[str] | None = None) ->
 
 @dataclass
 class ModuleContext:
-    """What the kernels of a module share: names, default tile lengths, element types, bytes of the L2 cache, cores."""
+    """What the kernels of a module share: names, default tile lengths, element types, bytes of the L2, programs."""
 
     names: Names
     tiles: Mapping[str, int]
     dtypes: dict[str, str]
     dtype: str
     l2_bytes: int = L2_BYTES
-    sms: int = SMS
+    programs: int | Sequence[int] = PROGRAMS
     sizes: dict[str, str] = field(default_factory=dict)
     """The names of sizes, by symbol; a size whose symbol is also the name of an input has another name."""
     saved: dict[NestValue, StoredArray] = field(default_factory=dict)
@@ -219,6 +221,10 @@ class ModuleContext:
             self.factors.add(name)
         self.merged[array, tuple(names)] = found
         return found
+
+    def programs_of(self, place: int) -> int:
+        """How many programs of a group's kernel go through runs of tiles at most."""
+        return self.programs if isinstance(self.programs, int) else self.programs[place]
 
 
 def check_types(program: LoopNest, dtype: str | Mapping[str, str]) -> None:

@@ -27,7 +27,7 @@ from catdiag.codegen.syntax import (
 from catdiag.codegen.triton.kernel_builder import sized
 from catdiag.codegen.triton.kernel_signature import KernelSpec
 from catdiag.codegen.triton.launch_parameters import spans_of
-from catdiag.codegen.triton.tile_runs import most_programs, runs
+from catdiag.codegen.triton.tile_runs import runs
 from catdiag.schedule.statements import LoopSpan
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def programs(kernel: KernelSpec, sizes: Mapping[str, str]) -> PythonExpression:
     """The number of programs of a kernel."""
     parts = [] if kernel.parts is None else [length_of(kernel.parts.symbol)]
     tiles = product_of([*(tile_count(kernel, span, sizes) for span in spans_of(kernel)), *parts])
-    return call("_programs", tiles, most_programs(kernel)) if runs(kernel) else tiles
+    return call("_programs", tiles, Number(kernel.programs)) if runs(kernel) else tiles
 
 
 def needs_no_mask(

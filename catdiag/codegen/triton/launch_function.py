@@ -47,7 +47,7 @@ from catdiag.codegen.triton.mask_ranges import Bound, bound_expression
 from catdiag.codegen.triton.opaque_call import OpaqueCall
 from catdiag.codegen.triton.product_call import ProductCall
 from catdiag.codegen.triton.reserved_names import LAUNCH_WORDS
-from catdiag.codegen.triton.tile_runs import STAGES, most_programs, runs
+from catdiag.codegen.triton.tile_runs import STAGES, runs
 
 if TYPE_CHECKING:
     from catdiag.codegen.gluon.pipelined_loop import WarpSpecialized
@@ -390,7 +390,7 @@ class LaunchWriter:
         found += ["chunk"] if kernel.chunk is not None else []
         if not runs(kernel):
             return [*found, *kernel.added.values()]
-        run = call("_run", tile_count(kernel, spans_of(kernel)[0], self.sizes), most_programs(kernel))
+        run = call("_run", tile_count(kernel, spans_of(kernel)[0], self.sizes), Number(kernel.programs))
         return [*found, *kernel.added.values(), str(run)]
 
     def _call(self, function: str, arguments: Sequence[object], then: str = "") -> None:

@@ -26,7 +26,7 @@ from catdiag.codegen.triton.generated_module import EntryArgument, Module
 from catdiag.codegen.triton.kernel_body import Writing
 from catdiag.codegen.triton.kernel_signature import (
     L2_BYTES,
-    SMS,
+    PROGRAMS,
     WIDTHS,
     KernelSpec,
     ModuleContext,
@@ -63,7 +63,7 @@ def module(
     specialized: bool | Sequence[bool] = False,
     library: Collection[int] = (),
     l2_bytes: int = L2_BYTES,
-    sms: int = SMS,
+    programs: int | Sequence[int] = PROGRAMS,
 ) -> Module:
     """The Triton module of a derived diagram, whose loops are streamed and whose results are grouped.
 
@@ -77,7 +77,7 @@ def module(
       where chip, tiles (at least 64 rows per warpgroup) and tensors allow, unless called with `specialized=False`.
     - `library`: the groups that are calls instead of kernels, by number. Each is a product of two arrays, which torch
       computes, or an uninterpreted box, for which the launch function takes `functions` by name, and nothing else.
-    - `l2_bytes`, `sms`: what orders programs with loops of several lengths, and how many programs add up runs of tiles.
+    - `l2_bytes`, `programs`: what orders programs with loops of several lengths, and how many add up runs of tiles.
 
     >>> import catdiag as cd
     >>> total = cd.algorithm("q x -> q", name="total")(lambda A: cd.sum(A, "x"))
@@ -96,7 +96,7 @@ def module(
     builder = _ModuleBuilder(
         program, deciding(diagram), dict(tiles), types, rest_type(dtype), stages, warps, specialized, library
     )
-    builder.shared.l2_bytes, builder.shared.sms = l2_bytes, sms
+    builder.shared.l2_bytes, builder.shared.programs = l2_bytes, programs
     return builder.build()
 
 

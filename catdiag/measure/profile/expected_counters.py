@@ -147,6 +147,7 @@ def point_of(
     sizes, and CatdiagError if the compiler rejects a kernel.
     """
     from catdiag.chip import hardware
+    from catdiag.codegen.triton.tile_runs import most_programs
     from catdiag.codegen.triton.triton_module import module
 
     diagram = diagram_of(made)
@@ -154,7 +155,7 @@ def point_of(
     machine = hardware.get(chip)
     code = module(
         diagram, tiles, dtype, stages=stages, warps=warps, specialized=specialized, l2_bytes=machine.l2_bytes,
-        sms=machine.sms,
+        programs=most_programs(machine.sms),
     )  # fmt: skip
     known = {**sizes, **{n: v for n, v in (scalars or {}).items() if isinstance(v, int)}}
     case = case_of(source, sizes, dtype, scalars=scalars, draws=draws)

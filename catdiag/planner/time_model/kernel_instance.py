@@ -30,8 +30,8 @@ class KernelInstance:
     values: Values
     stages: int
     warps: int
-    persistent: bool = False
-    """Whether blocks go through runs of groups, where the kernel adds up what these give."""
+    run_blocks: Numbers = 0
+    """Where blocks go through runs of groups, since the kernel adds up what these give, how many of a core; else 0."""
 
     @cached_property
     def matrix_products(self) -> list[Contraction]:
@@ -42,6 +42,11 @@ class KernelInstance:
     def tile_counts(self) -> Mapping[str, Numbers]:
         """How many tiles each grouped axis has."""
         return {t: ceil_div(whole.value(self.values), self.values[t]) for t, whole in self.kernel.tiles.items()}
+
+    @cached_property
+    def persistent(self) -> bool:
+        """Whether blocks go through runs of groups."""
+        return bool(np.any(self.run_blocks))
 
     @cached_property
     def tiles(self) -> Numbers:
@@ -57,7 +62,8 @@ class KernelInstance:
         each group."""
         if not self.kernel.in_runs:
             return self.tiles
-        return ceil_div(self.tiles, np.maximum(1, ceil_div(self.tiles, PROGRAMS_PER_SM * self.chip.sms)))
+        most = self.chip.sms * (self.run_blocks if self.persistent else PROGRAMS_PER_SM)
+        return ceil_div(self.tiles, np.maximum(1, ceil_div(self.tiles, most)))
 
     @cached_property
     def groups(self) -> Numbers:

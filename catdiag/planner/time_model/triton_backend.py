@@ -14,6 +14,7 @@ import numpy as np
 
 from catdiag.category.integer_polynomial import IntPolynomial
 from catdiag.chip.hardware import Hardware
+from catdiag.codegen.triton.tile_runs import PROGRAMS_PER_SM
 from catdiag.planner.resources.block_resources import Numbers, Resources, ceil_div
 from catdiag.planner.resources.triton_resources import TritonBlock
 from catdiag.planner.time_model.core_pipelines import exposed_load_seconds, loop_overhead_seconds
@@ -94,7 +95,7 @@ class TritonBackend(IdealBackend):
 
     def instance(self, k: KernelInstance) -> KernelInstance:
         """Groups that add to results that they share are run by blocks that go through runs of them."""
-        return replace(k, persistent=k.kernel.in_runs)
+        return replace(k, run_blocks=np.clip(self.blocks_per_sm(k), 1, PROGRAMS_PER_SM)) if k.kernel.in_runs else k
 
     # -- who is on a core ----------------------------------------------------------------------------------------
 

@@ -442,7 +442,7 @@ class Calls:
             return replace(value, direct=None, defined_at=time)
         shape = tuple(1 if a in axes else n for a, n in enumerate(value.shape) if keep or a not in axes)
         layout = None
-        if len(shape) == 1 and len(axes) == 1 and value.layout is not None and len(value.layout.warps) > 1:
+        if len(shape) == len(axes) == 1 and value.layout is not None and not value.matrix:
             layout = value.layout.along(1 - axes[0])
         return TileValue(shape, value.dtype, loads=value.loads, layout=layout, defined_at=time)
 
