@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +10,7 @@ from catdiag.frontend import elementwise
 from catdiag.frontend.indexing import indexed
 from catdiag.frontend.tracing import running
 from catdiag.importers.aten_rules import RULES as ATEN
-from catdiag.importers.constant_folding import filled, folded, known
+from catdiag.importers.constant_folding import filled, known
 from catdiag.importers.dimensions import Dimension, TracedLength
 from catdiag.importers.imported_values import ArrayValue, Environment, Operand, SizeNumber
 from catdiag.importers.program_builder import ProgramBuilder
@@ -20,17 +20,17 @@ RULES: dict[str, Rule] = {}
 rule = adding(RULES)
 
 
-def _aten(b: ProgramBuilder, name: str, call: AtenCall, **arguments: Any) -> Any:
+def aten(b: ProgramBuilder, name: str, call: AtenCall, **arguments: Any) -> Any:
     """The result of ATen's operation that does what a call does."""
     return ATEN[name](b, replace(call, name=name, arguments=arguments, cast=False))
 
 
-def _array(b: ProgramBuilder, operand: Operand, element: str = "real") -> ArrayValue:
+def array_of(b: ProgramBuilder, operand: Operand, element: str = "real") -> ArrayValue:
     return filled(b, operand, (), element)
 
 
 def _first(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
-    return _array(b, call["operands"][0], call.element)
+    return array_of(b, call["operands"][0], call.element)
 
 
 # -- shapes ----------------------------------------------------------------------------------------------
@@ -57,7 +57,7 @@ def _reshape(b: ProgramBuilder, call: AtenCall) -> Operand:
         return b.constant(0, call.shape, call.element)
     if call.get("dimensions") is not None:
         value = b.view(value, [value.dims[k] for k in call["dimensions"]])
-    return _aten(b, "view", call, self=value)  # type: ignore[no-any-return]
+    return aten(b, "view", call, self=value)  # type: ignore[no-any-return]
 
 
 @rule("squeeze")
@@ -85,29 +85,29 @@ def _transpose(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
 @rule("rev")
 def _rev(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     value = _first(b, call)
-    return _aten(b, "flip", call, self=value, dims=list(call["dimensions"])) if call["dimensions"] else value
+    return aten(b, "flip", call, self=value, dims=list(call["dimensions"])) if call["dimensions"] else value
 
 
 @rule("concatenate")
 def _concatenate(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
-    values = [_array(b, v, call.element) for v in call["operands"]]
-    return _aten(b, "cat", call, tensors=values, dim=int(call["dimension"]))  # type: ignore[no-any-return]
+    values = [array_of(b, v, call.element) for v in call["operands"]]
+    return aten(b, "cat", call, tensors=values, dim=int(call["dimension"]))  # type: ignore[no-any-return]
 
 
 @rule("stack")
 def _stack(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
-    values = [_array(b, v, call.element) for v in call["operands"]]
+    values = [array_of(b, v, call.element) for v in call["operands"]]
     return b.stacked(values, int(call.get("axis", call.get("dimension", 0))))
 
 
 @rule("tile")
 def _tile(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
-    return _aten(b, "repeat", call, self=_first(b, call), repeats=list(call["reps"]))  # type: ignore[no-any-return]
+    return aten(b, "repeat", call, self=_first(b, call), repeats=list(call["reps"]))  # type: ignore[no-any-return]
 
 
 @rule("split")
 def _split(b: ProgramBuilder, call: AtenCall) -> Any:
-    return _aten(b, "split", call, self=_first(b, call), dim=int(call["axis"]))
+    return aten(b, "split", call, self=_first(b, call), dim=int(call["axis"]))
 
 
 @rule("slice")
@@ -121,7 +121,7 @@ def _slice(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
         if traced or (start, stop, step) != (0, b.length(value.dims[k]), 1):
             siblings = tuple((starts[k], limits[k]) for starts, limits in call.siblings)
             asked = replace(call, siblings=siblings or ((start, stop),))
-            value = _aten(b, "slice", asked, self=value, dim=k, start=start, end=stop, step=step)
+            value = aten(b, "slice", asked, self=value, dim=k, start=start, end=stop, step=step)
     return value
 
 
@@ -134,7 +134,7 @@ def _pad(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     if isinstance(fill, (ArrayValue, SizeNumber)):
         raise Unsupported("jax.pad with a number that is computed")
     ends = [n for low, high, _ in config[::-1] for n in (low, high)]
-    return _aten(b, "constant_pad_nd", call, self=value, pad=ends, value=fill)  # type: ignore[no-any-return]
+    return aten(b, "constant_pad_nd", call, self=value, pad=ends, value=fill)  # type: ignore[no-any-return]
 
 
 @rule("iota")
@@ -150,7 +150,7 @@ def _iota(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
 @rule("dot_general")
 def _dot_general(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     (summed_left, summed_right), (batch_left, batch_right) = call["dimension_numbers"]
-    left, right = (_array(b, v, call.element) for v in call["operands"])
+    left, right = (array_of(b, v, call.element) for v in call["operands"])
     if call.element != "real":
         raise Unsupported("jax.dot_general of integers")
     words = [[f"m{k}" for k in range(len(left.dims))], [f"n{k}" for k in range(len(right.dims))]]
@@ -160,22 +160,6 @@ def _dot_general(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     output = [f"b{k}" for k in range(len(batch_left))]
     output += [w for word in words for w in word if w[0] in "mn"]
     return b.einsum([left, right], words, output)
-
-
-@rule("conv_general_dilated")
-def _convolution(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
-    value, weight = (_array(b, v) for v in call["operands"])
-    numbers = call["dimension_numbers"]
-    if any(n != 1 for n in call["lhs_dilation"]) or call["batch_group_count"] != 1:
-        raise Unsupported("a transposed convolution, or one in groups of the batch")
-    value = b.view(value, [value.dims[k] for k in numbers.lhs_spec])
-    weight = b.view(weight, [weight.dims[k] for k in numbers.rhs_spec])
-    made = _aten(
-        b, "convolution", call, input=value, weight=weight, stride=call["window_strides"],
-        padding=[tuple(map(int, ends)) for ends in call["padding"]], dilation=call["rhs_dilation"],
-        groups=int(call["feature_group_count"]),
-    )  # fmt: skip
-    return b.view(made, [made.dims[numbers.out_spec.index(k)] for k in range(len(made.dims))])
 
 
 # -- reductions -------------------------------------------------------------------------------------------
@@ -193,7 +177,7 @@ def _reduction(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
         return value
     if call.name in ("reduce_and", "reduce_or") and call.element != "bool":
         raise Unsupported(f"jax.{call.name} of the bits of integers")
-    made: ArrayValue = _aten(b, _REDUCTIONS[call.name], call, self=value, dim=axes)
+    made: ArrayValue = aten(b, _REDUCTIONS[call.name], call, self=value, dim=axes)
     if call.name == "reduce_sum":
         made.contracted = b.factors.resolve(f for k in axes for f in value.dims[k])
     return made
@@ -203,19 +187,19 @@ def _reduction(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
 def _cumsum(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     value, axis = _first(b, call), int(call["axis"])
     if call.get("reverse"):
-        value = _aten(b, "flip", call, self=value, dims=[axis])
-    made = _aten(b, "cumsum", call, self=value, dim=axis)
-    return _aten(b, "flip", call, self=made, dims=[axis]) if call.get("reverse") else made  # type: ignore[no-any-return]
+        value = aten(b, "flip", call, self=value, dims=[axis])
+    made = aten(b, "cumsum", call, self=value, dim=axis)
+    return aten(b, "flip", call, self=made, dims=[axis]) if call.get("reverse") else made  # type: ignore[no-any-return]
 
 
 @rule("cummax", "cummin", "cumprod", "cumlogsumexp")
 def _running(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     value, axis = _first(b, call), int(call["axis"])
     if call.get("reverse"):
-        value = _aten(b, "flip", call, self=value, dims=[axis])
-    made = _aten(b, {"cumlogsumexp": "logcumsumexp"}.get(call.name, call.name), call, self=value, dim=axis)
+        value = aten(b, "flip", call, self=value, dims=[axis])
+    made = aten(b, {"cumlogsumexp": "logcumsumexp"}.get(call.name, call.name), call, self=value, dim=axis)
     made = made[0] if isinstance(made, tuple) else made
-    return _aten(b, "flip", call, self=made, dims=[axis]) if call.get("reverse") else made  # type: ignore[no-any-return]
+    return aten(b, "flip", call, self=made, dims=[axis]) if call.get("reverse") else made  # type: ignore[no-any-return]
 
 
 @rule("sort")
@@ -224,15 +208,15 @@ def _sort(b: ProgramBuilder, call: AtenCall) -> Any:
     if int(call["num_keys"]) != 1:
         raise Unsupported("sorting by several keys")
     k = int(call["dimension"])
-    keys, *others = (_array(b, a, call.element if n == 0 else "real") for n, a in enumerate(call["operands"]))
-    values, positions = _aten(b, "sort", call, self=keys, dim=k)
-    along = [_aten(b, "gather", call, self=a, dim=k, index=positions) for a in others]
+    keys, *others = (array_of(b, a, call.element if n == 0 else "real") for n, a in enumerate(call["operands"]))
+    values, positions = aten(b, "sort", call, self=keys, dim=k)
+    along = [aten(b, "gather", call, self=a, dim=k, index=positions) for a in others]
     return (values, *along) if along else values
 
 
 @rule("top_k")
 def _top_k(b: ProgramBuilder, call: AtenCall) -> Any:
-    return _aten(b, "topk", call, self=_first(b, call), k=int(call["k"]), dim=int(call.get("axis", -1)))
+    return aten(b, "topk", call, self=_first(b, call), k=int(call["k"]), dim=int(call.get("axis", -1)))
 
 
 # -- reads at positions -----------------------------------------------------------------------------------
@@ -242,17 +226,17 @@ def _top_k(b: ProgramBuilder, call: AtenCall) -> Any:
 def _gather(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     """The elements of a table at vectors of indices. Of each dimension that is indexed one element is read; the others
     are read whole, or along with a dimension of the indices."""
-    table, starts = _first(b, call), _array(b, call["operands"][1], "int")
+    table, starts = _first(b, call), array_of(b, call["operands"][1], "int")
     numbers, sizes = call["dimension_numbers"], [_length(n) for n in call["slice_sizes"]]
     taken, batch = list(numbers.start_index_map), list(numbers.operand_batching_dims)
     if len(starts.dims) == 1 and not numbers.collapsed_slice_dims and not batch:
         for j, k in enumerate(taken):
-            table = _part_from(b, call, table, k, _component(b, starts, j), sizes[k])
+            table = _part_from(b, call, table, k, component(b, starts, j), sizes[k])
         return table
     for k, dim in enumerate(table.dims):
         if sizes[k] != (1 if k in taken or k in batch else b.length(dim)):
             raise Unsupported("jax.gather of windows")
-    at = [_component(b, starts, j) for j in range(len(taken))]
+    at = [component(b, starts, j) for j in range(len(taken))]
     for k, place in zip(batch, numbers.start_indices_batching_dims, strict=True):
         at = [b.aligned(v, place, table.dims[k]) for v in at]
     lined, outer = b.broadcast(at) if at else ([], [])
@@ -296,10 +280,10 @@ def _part_from(b: ProgramBuilder, call: AtenCall, value: ArrayValue, k: int, sta
     if isinstance(start, SizeNumber) or b.is_traced(value.dims[k], size):
         return b.traced_part(value, k, start if isinstance(start, SizeNumber) else int(start), None, size)
     low = min(max(int(start), 0), length - size)
-    return _aten(b, "slice", call, self=value, dim=k, start=low, end=low + size, step=1)  # type: ignore[no-any-return]
+    return aten(b, "slice", call, self=value, dim=k, start=low, end=low + size, step=1)  # type: ignore[no-any-return]
 
 
-def _component(b: ProgramBuilder, starts: ArrayValue, j: int) -> ArrayValue:
+def component(b: ProgramBuilder, starts: ArrayValue, j: int) -> ArrayValue:
     if starts.number is not None:
         return b.constant(starts.number, b.shape(starts)[:-1], "int")
     return b.selected(starts, len(starts.dims) - 1, j)
@@ -349,85 +333,9 @@ def _window(b: ProgramBuilder, value: ArrayValue, k: int, start: ArrayValue, siz
     return b.emit([*full.dims[:k], made, *full.dims[k + 1 :]], axes, make, value.element)
 
 
-@rule("dynamic_update_slice")
-def _dynamic_update_slice(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
-    value, part, *starts = call["operands"]
-    value, part = (_array(b, v, call.element) for v in (value, part))
-    places: dict[int, Operand] = {}
-    for k, start in enumerate(map(known, starts)):
-        length, size = b.length(value.dims[k]), b.length(part.dims[k])
-        if size != length:
-            if not isinstance(start, (int, float, ArrayValue)):
-                raise Unsupported("a part that starts at a number computed from sizes")
-            places[k] = start if isinstance(start, ArrayValue) else min(max(int(start), 0), length - size)
-    return _updated(b, value, part, places, False)
-
-
-@rule("scatter", "scatter-add")
-def _scatter(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
-    """A part of an array written at, or added to, positions that are numbers."""
-    value, starts, part = (_array(b, v, e) for v, e in zip(call["operands"], (call.element, "int", call.element)))
-    numbers = call["dimension_numbers"]
-    if starts.number is None or len(starts.dims) != 1 or numbers.operand_batching_dims:
-        raise Unsupported(f"jax.{call.name} at positions that are computed, or at several")
-    inserted = {int(k) for k in numbers.inserted_window_dims}
-    windows = iter(part.dims)
-    part = b.view(part, [() if k in inserted else next(windows) for k in range(len(value.dims))])
-    places: dict[int, Operand] = {}
-    for k in map(int, numbers.scatter_dims_to_operand_dims):
-        start, size, length = int(starts.number), b.length(part.dims[k]), b.length(value.dims[k])
-        if not 0 <= start <= length - size:
-            raise Unsupported(f"jax.{call.name} outside of the array")
-        if size != length:
-            places[k] = start
-    return _updated(b, value, part, places, call.name == "scatter-add")
-
-
-def _updated(
-    b: ProgramBuilder, value: ArrayValue, part: ArrayValue, starts: Mapping[int, Operand], added: bool
-) -> ArrayValue:
-    """An array in which a part is written, or added, from some positions on."""
-    for k in range(len(value.dims)):
-        if k not in starts:
-            part = b.aligned(part, k, value.dims[k])
-    read, inside = part, None
-    for k, start in starts.items():
-        dim = value.dims[k]
-        size = b.length(part.dims[k])
-        for factor in b.factors.resolve(part.dims[k]):
-            b.factors.fix(factor.extent)
-        here = _position(b, value, k, start, size)
-        within = folded(b, [here], lambda p, size=size: (p >= 0) & (p < size), "bool", b.shape(here))
-        inside = within if inside is None else folded(b, [inside, within], lambda p, q: p & q, "bool", here.dims)  # type: ignore[arg-type]
-        read = _shifted(b, read, k, dim, here)
-    if inside is None:
-        return b.pointwise([value, read], lambda a, c: a + c, value.element) if added else read
-    if added:
-        return b.pointwise([inside, read, value], lambda i, c, a: elementwise.where(i, a + c, a), value.element)
-    return b.pointwise([inside, read, value], elementwise.where, value.element)
-
-
-def _position(b: ProgramBuilder, value: ArrayValue, k: int, start: Operand, size: int) -> ArrayValue:
-    """The position along a dimension from where a part begins."""
-    dim, rank = value.dims[k], len(value.dims)
-    computed = isinstance(start, ArrayValue)
-
-    def make(env: Environment) -> Any:
-        first = elementwise.clip(env[start], 0, env.size(dim) - size) if computed else env[start]
-        return env.index(dim) - first
-
-    axes = (*dim, *start.axes) if isinstance(start, ArrayValue) else dim
-    return b.emit([*[()] * k, dim, *[()] * (rank - k - 1)], axes, make, "int")
-
-
-def _shifted(b: ProgramBuilder, part: ArrayValue, k: int, dim: Dimension, at: ArrayValue) -> ArrayValue:
-    """A part along a longer dimension, read at positions; outside of it is 0."""
-    if len(b.factors.resolve(part.dims[k])) > 1:
-        part = b.joined_dimension(part, k)
-    old = b.factors.resolve(part.dims[k])
-    dims = [*part.dims[:k], dim, *part.dims[k + 1 :]]
-    if not old:
-        return b.view(part, [*part.dims[:k], (), *part.dims[k + 1 :]])
-    full = b.materialized(part, [old])
-    axes = [*(f for f in b.factors.resolve(full.axes) if f not in old), *at.axes]
-    return b.emit(dims, axes, lambda env: env.read(env[full], [(old[0], env[at])], (), 0), part.element)
+@rule("while")
+def _while(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
+    raise Unsupported(
+        "a loop whose number of iterations depends on values, or is large: give it as a number, as in "
+        "jax.lax.fori_loop(0, 8, …), and choose what ends earlier with jnp.where"
+    )

@@ -33,7 +33,11 @@ _UNARY: dict[str, Callable[[Any], Any]] = {
     "tan": lambda a: elementwise.sin(a) / elementwise.cos(a),
     "sinh": lambda a: (elementwise.exp(a) - elementwise.exp(-a)) / 2,
     "cosh": lambda a: (elementwise.exp(a) + elementwise.exp(-a)) / 2,
-}
+    **{name: UNARY[name] for name in ("asinh", "acosh", "atanh")},
+    "cbrt": lambda a: elementwise.sign(a) * elementwise.exp(
+        elementwise.log(elementwise.where(a == 0, 1, elementwise.abs(a))) / 3
+    ),
+}  # fmt: skip
 _COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 
 

@@ -17,8 +17,8 @@ from inspect import signature
 from typing import Any
 
 from catdiag.frontend.tracing import running
-from catdiag.importers import jax_arrays, jax_elementwise
-from catdiag.importers.constant_folding import filled, known
+from catdiag.importers import jax_arrays, jax_elementwise, jax_windows, jax_writes
+from catdiag.importers.constant_folding import chosen, filled, folded, known
 from catdiag.importers.dimensions import Extent
 from catdiag.importers.example import Imported, NotImported, Original
 from catdiag.importers.graph_reader import GraphReader, described, not_traced, title_of
@@ -31,7 +31,9 @@ from catdiag.importers.torch_calls import AtenCall, Rule
 from catdiag.importers.traced_sizes import SizeSum, SymbolicLengths
 from catdiag.util.errors import PACKAGE
 
-RULES: Mapping[str, Rule] = {**jax_elementwise.RULES, **jax_arrays.RULES}
+RULES: Mapping[str, Rule] = {
+    **jax_elementwise.RULES, **jax_arrays.RULES, **jax_windows.RULES, **jax_writes.RULES,
+}  # fmt: skip
 """The rule of each primitive."""
 _BODIES = ("jaxpr", "call_jaxpr", "fun_jaxpr")
 _OPENED = (
@@ -348,6 +350,10 @@ class _JaxprReader(GraphReader):
         if name == "cond" and not isinstance(known(operands[0]), (ArrayValue, SizeNumber)):
             branch = eqn.params["branches"][int(operands[0])]  # type: ignore[arg-type]
             return self._run(branch.jaxpr, branch.consts, operands[1:])
+        if name == "cond":
+            return self._all_branches(eqn, operands)
+        if name == "while" and (left := self._iterated(eqn, operands)) is not None:
+            return left
         if name == "dim_as_value":
             return [self._size(eqn.params["dim"])]
         shapes = tuple(self._shape(v.aval) for v in eqn.outvars)
@@ -404,6 +410,34 @@ class _JaxprReader(GraphReader):
             return dim._evaluate({n: running().size(env.names.size(e)) for n, e in self.symbols.items()})
 
         return SizeNumber(self.length(dim), make)
+
+    def _all_branches(self, eqn: Any, operands: Sequence[Operand]) -> list[Operand]:
+        """The results of a choice by values: those of all branches, chosen element by element."""
+        b, found = self.builder, [self._run(f.jaxpr, f.consts, operands[1:]) for f in eqn.params["branches"]]
+        b.notes.append(f"all {len(found)} branches of a choice by values are computed ({_line(eqn) or 'no line'})")
+        results = found[-1]
+        for k in range(len(found) - 2, -1, -1):
+            here = folded(b, operands[:1], lambda p, k=k: p <= k, "bool", ())
+            results = [
+                chosen(b, here, (one, other), self._element(v.aval), self._shape(v.aval))
+                for one, other, v in zip(found[k], results, eqn.outvars, strict=True)
+            ]
+        return results
+
+    def _iterated(self, eqn: Any, operands: Sequence[Operand]) -> list[Operand] | None:
+        """The results of a loop whose number of iterations is known, one after the other; None for others."""
+        params, count = eqn.params, eqn.params["cond_nconsts"]
+        ahead, fixed = operands[:count], operands[count : count + params["body_nconsts"]]
+        state, test, body = list(operands[count + len(fixed) :]), params["cond_jaxpr"], params["body_jaxpr"]
+        for _ in range(_MOST_STEPS + 1):
+            (going,) = self._run(test.jaxpr, test.consts, [*ahead, *state])
+            going = known(going)
+            if isinstance(going, (ArrayValue, SizeNumber)):
+                return None
+            if not going:
+                return state
+            state = self._run(body.jaxpr, body.consts, [*fixed, *state])
+        return None
 
     def _unrolled(self, eqn: Any, operands: Sequence[Operand]) -> list[Operand]:
         """A scan of a fixed number of steps, one after the other."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from catdiag.frontend import builder as frontend
@@ -11,9 +11,9 @@ from catdiag.frontend.indexing import gather, indexed
 from catdiag.frontend.tracing import running
 from catdiag.importers.dimensions import Dimension, product_of, same_size
 from catdiag.importers.imported_values import ArrayValue, Environment
+from catdiag.importers.indexed_writes import combined, written_at
 from catdiag.importers.program_builder import ProgramBuilder
 from catdiag.importers.torch_calls import AtenCall, Rule, Unsupported, adding, place
-from catdiag.importers.torch_elementwise import integer
 from catdiag.importers.torch_shapes import slice_one
 
 RULES: dict[str, Rule] = {}
@@ -175,7 +175,24 @@ def _scatter(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
         raise Unsupported(f"{call.name} with a reduction, or at fewer indices than there are")
     for j in range(len(value.dims)):
         at = at if j == k else b.aligned(at, j, value.dims[j])
-    return _put(b, call, value, k, at, call["value"] if source is None else source, call.name == "scatter_add")
+    how = "add" if call.name == "scatter_add" else "set"
+    return _put(b, call, value, k, at, call["value"] if source is None else source, how)
+
+
+_REDUCTIONS = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min"}
+
+
+@rule("scatter_reduce")
+def _scatter_reduce(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
+    how, value, k = _REDUCTIONS.get(call["reduce"]), call["self"], place(call["self"], call["dim"])
+    if how is None or not call.get("include_self", True):
+        raise Unsupported("scatter_reduce with mean, or without what is there: expected sum, prod, amax or amin")
+    at, source = call["index"], call["src"]
+    if any(b.length(d) != b.length(e) for j, (d, e) in enumerate(zip(value.dims, at.dims, strict=True)) if j != k):
+        raise Unsupported("scatter_reduce at fewer indices than there are")
+    for j in range(len(value.dims)):
+        at = at if j == k else b.aligned(at, j, value.dims[j])
+    return _put(b, call, value, k, at, source, how)
 
 
 @rule("index_add", "index_copy")
@@ -188,7 +205,7 @@ def _index_add(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
         source = source if j == k else b.aligned(source, j, value.dims[j])
     dims = at.dims or ((),)
     at = b.view(at, [dims[0] if j == k else () for j in range(len(value.dims))])
-    return _put(b, call, value, k, at, source, call.name == "index_add")
+    return _put(b, call, value, k, at, source, "add" if call.name == "index_add" else "set")
 
 
 @rule("index_put")
@@ -197,14 +214,14 @@ def _index_put(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     given = [(k, at) for k, at in enumerate(call["indices"]) if at is not None]
     k, at = given[0]
     if len(given) > 1 or (at.element == "int" and len(at.dims) != 1):
-        raise Unsupported("writes at several arrays of indices, or at one of several dimensions")
+        return _written(b, call, dict(given), source, "add" if adds else "set")
     if at.element != "bool":
         if not _from_start(at):
             at = _from_end_too(b, at, value.dims[k])
         lined, _ = b.broadcast([b.view(value, [*value.dims[:k], at.dims[0], *value.dims[k + 1 :]]), source])
         source = b.view(lined[1], [*[()] * (len(value.dims) - len(lined[1].dims)), *lined[1].dims])
         at = b.view(at, [at.dims[0] if j == k else () for j in range(len(value.dims))])
-        return _put(b, call, value, k, at, source, adds)
+        return _put(b, call, value, k, at, source, "add" if adds else "set")
     if any(b.length(d) > 1 for d in source.dims):
         raise Unsupported("writes of several elements at an array of truth values: their number depends on it")
     source = b.view(source, [])
@@ -213,11 +230,28 @@ def _index_put(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     return b.pointwise([mask, source, value], change, value.element)
 
 
-def _put(
-    b: ProgramBuilder, call: AtenCall, value: ArrayValue, k: int, at: ArrayValue, source: Any, adds: bool
+def _written(
+    b: ProgramBuilder, call: AtenCall, places: Mapping[int, ArrayValue], source: ArrayValue, how: str
 ) -> ArrayValue:
-    """A value in which, or to which, the elements of another array are written or added at integers along dimension k;
-    all have as many dimensions."""
+    """A value with what is written at several arrays of indices, or at one of several dimensions."""
+    value, taken = call["self"], list(places)
+    if any(at.element != "int" for at in places.values()):
+        raise Unsupported("writes at arrays of truth values, several or with others")
+    places = {k: at if _from_start(at) else _from_end_too(b, at, value.dims[k]) for k, at in places.items()}
+    count = max(len(at.dims) for at in places.values())
+    # The dimensions of the indices come in place of those that are written at if these stand together, else first.
+    first = taken[0] if taken == list(range(taken[0], taken[0] + len(taken))) else 0
+    missing = count + len(value.dims) - len(taken) - len(source.dims)
+    dims = [*[()] * missing, *source.dims]
+    source = b.view(source, [*dims[first : first + count], *dims[:first], *dims[first + count :]])
+    return written_at(b, call.name, value, places, source, how)
+
+
+def _put(
+    b: ProgramBuilder, call: AtenCall, value: ArrayValue, k: int, at: ArrayValue, source: Any, how: str
+) -> ArrayValue:
+    """A value in which, or to which, the elements of another array are written or added at integers along dimension k,
+    as `how` says; all have as many dimensions."""
     if set(b.factors.resolve(value.dims[k])) & set(b.factors.resolve(at.dims[k])):
         at = b.fresh(at, at.dims[k])
     if isinstance(source, ArrayValue):
@@ -232,15 +266,7 @@ def _put(
 
     here = b.emit([*[()] * k, dim, *[()] * (len(value.dims) - k)], dim, lambda env: env.index(dim), "int")
     hit = b.pointwise([here, turned(at)], lambda p, q: p == q, "bool")
-    zero = integer(0) if value.element == "int" else 0
-    over = [len(value.dims)]
-    put = b.pointwise([hit, turned(source), zero], elementwise.where, value.element)
-    total = b.reduced(put, over, False, frontend.sum)
-    if adds:
-        return b.pointwise([value, total], lambda a, c: a + c, value.element)
-    b.notes.append(f"{call.name}: no element is written twice ({b.line or 'no line'})")
-    written = b.reduced(hit, over, False, frontend.any, "bool")
-    return b.pointwise([written, total, value], elementwise.where, value.element)
+    return combined(b, call.name, value, hit, turned(source), how)
 
 
 def picked(b: ProgramBuilder, value: ArrayValue, k: int, at: ArrayValue) -> ArrayValue:

@@ -245,7 +245,7 @@ def _cross_entropy(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
 
 
 @dataclass(frozen=True)
-class _Window:
+class Window:
     """How windows are taken: their dimension, the distance of two, elements before and after, and between taps. Beyond
     the ends is `fill`, or the last element again if it is None."""
 
@@ -256,7 +256,7 @@ class _Window:
     fill: float | None
 
 
-def _windows(b: ProgramBuilder, value: ArrayValue, k: int, how: _Window) -> ArrayValue:
+def windows(b: ProgramBuilder, value: ArrayValue, k: int, how: Window) -> ArrayValue:
     """Windows along dimension k: two dimensions in its place, where a window starts and what is in it."""
     window, stride, pad, dilation, fill = how.taps, how.stride, how.pad, how.dilation, how.fill
     width, length = b.length(window), b.length(value.dims[k])
@@ -319,7 +319,7 @@ def _correlated(b: ProgramBuilder, call: AtenCall, value: ArrayValue, weight: Ar
     value = b.view(value, [value.dims[0], *outer[0], *value.dims[2:]])
     weight = b.view(weight, [*outer[1], *weight.dims[1:]])
     for k in range(rank):
-        value = _windows(b, value, 3 + 2 * k, _Window(weight.dims[3 + k], stride[k], pads[k], dilation[k], 0.0))
+        value = windows(b, value, 3 + 2 * k, Window(weight.dims[3 + k], stride[k], pads[k], dilation[k], 0.0))
     places = [f"y{k}" for k in range(rank)]
     taps = [f"k{k}" for k in range(rank)]
     window = [letter for pair in zip(places, taps, strict=True) for letter in pair]
@@ -364,7 +364,7 @@ def _unfold(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     width, stride, pads, dilation = (_list(call[n], 2) for n in ("kernel_size", "stride", "padding", "dilation"))
     for k in range(2):
         taps: Dimension = (b.factors.new(width[k], fixed=True),) if width[k] > 1 else ()
-        value = _windows(b, value, 2 + 2 * k, _Window(taps, stride[k], (pads[k], pads[k]), dilation[k], 0.0))
+        value = windows(b, value, 2 + 2 * k, Window(taps, stride[k], (pads[k], pads[k]), dilation[k], 0.0))
     batch, channels, rows, high, columns, wide = value.dims
     made = b.view(value, [batch, (*channels, *high, *wide), (*rows, *columns)])
     return made if batched else b.view(made, made.dims[1:])
@@ -375,7 +375,7 @@ def _sliding(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     value, width = call["self"], call["size"]
     k = place(value, call["dimension"])
     taps: Dimension = (b.factors.new(width, fixed=True),) if width > 1 else ()
-    seen = _windows(b, value, k, _Window(taps, call["step"], (0, 0), 1, 0.0))
+    seen = windows(b, value, k, Window(taps, call["step"], (0, 0), 1, 0.0))
     return b.view(seen, [*seen.dims[: k + 1], *seen.dims[k + 2 :], seen.dims[k + 1]])
 
 
@@ -403,9 +403,9 @@ def _pool(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     for k in range(rank):
         taps: Dimension = (b.factors.new(width[k], fixed=True),) if width[k] > 1 else ()
         # Beyond an end a maximum reads the last element again: it is in the window already.
-        how = _Window(taps, stride[k], ends[k], dilation[k], 0.0 if mean else None)
+        how = Window(taps, stride[k], ends[k], dilation[k], 0.0 if mean else None)
         old = value.dims[first + 2 * k]
-        value = _windows(b, value, first + 2 * k, how)
+        value = windows(b, value, first + 2 * k, how)
         if counted:
             counts.append(_counts(b, old, how, value.dims[first + 2 * k]))
     places = [first + 2 * k + 1 for k in range(rank)]
@@ -434,9 +434,9 @@ def _pads_with_last(
     return pad[0], max((count - 1) * stride + reach - length - pad[0], pad[1])
 
 
-def _counts(b: ProgramBuilder, old: Dimension, how: _Window, places: Dimension) -> ArrayValue:
+def _counts(b: ProgramBuilder, old: Dimension, how: Window, places: Dimension) -> ArrayValue:
     """How many elements of a dimension each window has, by where it starts."""
     ones = b.emit([old], old, lambda env: elementwise.where(env.index(old) >= 0, 1.0, 0.0))
     taps = tuple(b.factors.copy(f) for f in how.taps)
-    seen = _windows(b, ones, 0, _Window(taps, how.stride, how.pad, how.dilation, 0.0))
+    seen = windows(b, ones, 0, Window(taps, how.stride, how.pad, how.dilation, 0.0))
     return b.aligned(b.reduced(seen, [1], False, frontend.sum), 0, places)

@@ -79,6 +79,12 @@ OPERATIONS: list[tuple[Callable[..., Any], tuple[Any, ...]]] = [
     (lambda a: jnp.exp(jnp.where(a > 0, a, -jnp.inf)) + jnp.isfinite(jnp.where(a > 0, a, -jnp.inf)), (_A,)),
     (lambda a: jnn.logsumexp(jnp.where(jnp.eye(4, dtype=bool), a, -jnp.inf), -1), (real(4, 4),)),
     (lambda a: jnn.one_hot(a, 5), (integers(0, 5, 6),)),
+    (lambda a: (jnp.cbrt(a), jnp.arcsinh(a), jnp.arccosh(a * a + 1), jnp.arctanh(a / 9)), (_A,)),
+    (lambda a: lax.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, c[1] * 0.5), (0, a))[1], (_A,)),
+    (lambda a: lax.cond(a.sum() > 0, lambda a: (a, a.sum()), lambda a: (2 * a, a.max()), a), (_A,)),
+    (lambda a: lax.cond(a.sum() > 1e9, jnp.sin, jnp.cos, a), (_A,)),
+    (lambda a, k: lax.switch(k, [jnp.sin, jnp.cos, jnp.exp], a), (_A, np.array(1))),
+    (lambda a, k: lax.switch(k, [jnp.sin, jnp.cos, jnp.exp], a), (_A, np.array(7))),
 ]  # fmt: skip
 
 
@@ -99,6 +105,61 @@ def test_activations(name: str) -> None:
 def test_operations(number: int) -> None:
     function, example = OPERATIONS[number]
     check(function, *example)
+
+
+_AT, _ROWS = np.array([0, 2, 0]), real(3, 4)
+WRITES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
+    "a number added": (lambda a, i: a.at[i].add(1.0), (_A, _AT)),
+    "rows added": (lambda a, i, u: a.at[i].add(u), (_A, _AT, _ROWS)),
+    "columns added": (lambda a, i, u: a.at[:, i].add(u), (_A, _AT, real(3, 3))),
+    "rows of a square": (lambda a, i, u: a.at[i].add(u), (real(4, 4), np.array([0, 2, 0, -1]), real(4, 4))),
+    "rows written": (lambda a, i, u: a.at[i].set(u), (_A, np.array([2, 0]), real(2, 4))),
+    "rows multiplied": (lambda a, i, u: a.at[i].multiply(u), (_A, _AT, _ROWS)),
+    "the largest": (lambda a, i, u: a.at[i].max(u), (_A, _AT, _ROWS)),
+    "the smallest, at all": (lambda a, i, u: a.at[i].min(u), (_A, 0 * _AT, _ROWS)),
+    "beyond the ends": (lambda a, i, u: a.at[i].add(u), (_A, np.array([0, 7, -9]), _ROWS)),
+    "clipped": (lambda a, i, u: a.at[i].add(u, mode="clip"), (_A, np.array([0, 7, -9]), _ROWS)),
+    "single elements": (lambda a, i, j: a.at[i, j].add(1.0), (_A, np.array([0, 2]), np.array([1, 3]))),
+    "a grid": (lambda a, i, j, u: a.at[i[:, None], j].add(u), (_A, np.array([0, 2]), np.array([1, 3, 1]), real(2, 3))),
+    "at a matrix": (lambda a, i, u: a.at[i].add(u), (_A, np.array([[0, 2], [1, 1]]), real(2, 2, 4))),
+    "segments": (lambda a, i: jax.ops.segment_sum(a, i, num_segments=2), (_A, np.array([0, 1, 0]))),
+    "the gradient of a gather": (jax.grad(lambda a: (a[np.array([0, 2, 0])] ** 2).sum()), (_A,)),
+}
+_IMAGE = real(2, 8, 9, 3)
+
+
+def pooled(start: float, function: Any, width: int, stride: int, how: str) -> Callable[[Any], Any]:
+    return lambda a: lax.reduce_window(a, start, function, (1, width, width, 1), (1, stride, stride, 1), how)
+
+
+def turned(strides: tuple[int, int], how: str) -> Callable[[Any, Any], Any]:
+    return lambda a, w: lax.conv_transpose(a, w, strides, how, dimension_numbers=("NHWC", "HWIO", "NHWC"))
+
+
+WINDOWS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
+    "maxima side by side": (pooled(-np.inf, lax.max, 2, 2, "VALID"), (_IMAGE,)),
+    "maxima with padding": (pooled(-np.inf, lax.max, 3, 2, "SAME"), (_IMAGE,)),
+    "minima with padding": (pooled(np.inf, lax.min, 3, 2, "SAME"), (_IMAGE,)),
+    "sums with padding": (pooled(0.0, lax.add, 3, 1, "SAME"), (_IMAGE,)),
+    "a transposed convolution": (turned((2, 2), "SAME"), (_IMAGE, real(3, 3, 3, 4))),
+    "one without overlaps": (turned((2, 2), "VALID"), (_IMAGE, real(2, 2, 3, 4))),
+    "one with gaps": (turned((3, 2), "VALID"), (_IMAGE, real(2, 4, 3, 4))),
+    "the gradient of a convolution": (
+        jax.grad(lambda a, w: (lax.conv(a, w, (2, 2), "SAME") ** 2).sum()),
+        (real(2, 3, 8, 9), real(4, 3, 3, 3)),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", [*WRITES, *WINDOWS])
+def test_writes_and_windows(name: str) -> None:
+    function, example = {**WRITES, **WINDOWS}[name]
+    check(function, *example)
+
+
+def test_a_loop_that_depends_on_values_is_refused_with_what_to_do() -> None:
+    with pytest.raises(cd.errors.NotImported, match=r"number of iterations depends on values[\s\S]*jnp.where"):
+        cd.from_jax(lambda a: lax.while_loop(lambda c: c.sum() > 1, lambda c: c * 0.5, a), _A)
 
 
 def test_all_that_is_not_known_is_listed_with_its_line() -> None:

@@ -65,6 +65,27 @@ CALLS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "index_put": (put(torch.tensor([3, 0])), (real(4, 5, 3), real(4, 2, 3))),
     "index_put from the end": (put(torch.tensor([-1, 1])), (real(4, 5, 3), real(2, 1))),
     "index_put that adds": (put(torch.tensor([1, 1, 4]), add=True), (real(5, 3), real(3, 3))),
+    "index_put at a matrix": (
+        lambda x, y: x.index_put((torch.tensor([[0, 2], [1, 4]]),), y), (real(5, 3), real(2, 2, 3))
+    ),
+    "index_put at single elements": (
+        lambda x, i, j, y: x.index_put((i, j), y, accumulate=True),
+        (real(5, 4), integers(5, 6), integers(4, 6), real(6)),
+    ),
+    "index_put at a grid": (
+        lambda x, y: x.index_put((torch.tensor([[0], [-1]]), torch.tensor([1, 3, 2])), y), (real(5, 4), real(2, 3))
+    ),
+    "index_put behind a dimension": (
+        lambda x, i, j, y: torch.ops.aten.index_put(x, (None, i, j), y, True),
+        (real(2, 5, 4), integers(5, 6), integers(4, 6), real(2, 6)),
+    ),
+    **{
+        f"scatter_reduce, {how}": (
+            lambda x, y, how=how: x.scatter_reduce(0, torch.tensor([[0, 2, 1], [0, 1, 1]]), y, how),
+            (real(4, 3), real(2, 3)),
+        )
+        for how in ("sum", "prod", "amax", "amin")
+    },
     "a write under a mask": (masked, (real(3, 4), truth(3, 4))),
     "a write to masked rows": (masked, (real(3, 4), truth(3))),
     "a write below the first row": (below, (real(3, 4),)),
