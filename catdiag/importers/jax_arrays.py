@@ -339,3 +339,11 @@ def _while(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
         "a loop whose number of iterations depends on values, or is large: give it as a number, as in "
         "jax.lax.fori_loop(0, 8, …), and choose what ends earlier with jnp.where"
     )
+
+
+@rule("scan")
+def _scan(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
+    raise Unsupported(
+        f"a scan of {call['length']} steps: expected 64 at most, which are written out; write sums and products with "
+        "jnp.cumsum and the like, and others as an einsum under a mask"
+    )

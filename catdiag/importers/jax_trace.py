@@ -57,6 +57,8 @@ def from_jax(
     """The program of a function of arrays and trees of arrays. Raises NotImported, listing all that has no meaning
     here, and ImportError without JAX."""
     jax = _jax()
+    if dynamic not in (None, True, False):
+        raise NotImported(f"dynamic is {dynamic!r}: expected True, False, or None for symbols where JAX can trace them")
     if not callable(function):
         raise NotImported(f"cd.from_jax takes a function of arrays, not {described(function)}")
     inputs = _inputs(jax, function, example, kwargs)
@@ -117,7 +119,7 @@ def _inputs(jax: Any, function: Callable[..., Any], example: Sequence[Any], kwar
             except TypeError as error:
                 raise NotImported(
                     f"{title_of(function)}: the argument {'.'.join([name, *keys])} is {described(leaf)}, and no array "
-                    "of JAX or NumPy: bind what is no array with functools.partial"
+                    "of JAX or NumPy: pass a.numpy() of a tensor, and bind what is no array with functools.partial"
                 ) from error
             found.append(_Input(".".join([name, *keys]), leaf, jax.ShapeDtypeStruct(abstract.shape, abstract.dtype)))
     return found
@@ -149,6 +151,8 @@ def _flat_function(
 _ADVICE = {
     "TracerBool": "The program cannot choose by values: compute both cases, and choose with jnp.where",
     "NonConcrete": "A result whose length depends on values has no meaning here: choose with jnp.where",
+    "TracerInteger": "A number that says how often or how long is no array: bind it with functools.partial",
+    "Concretization": "A number of an array has no value while it is traced: keep it as an array of no dimensions",
     "TracerArray": "Functions of NumPy are not traced: write it with jax.numpy",
     "": "Try whether it runs under jax.jit on the example; what is no array is bound with functools.partial",
 }
@@ -271,10 +275,14 @@ class _JaxprReader(GraphReader):
         for k, (given, var) in enumerate(zip(inputs, closed.jaxpr.invars, strict=True)):
             element = self._element(var.aval)
             if element == "complex":
-                self.unknown.append(f"the input {given.name!r} is complex, or a key")
+                self.unknown.append(
+                    f"the input {given.name!r} is complex, or a key: expected real numbers, as a.real and a.imag"
+                )
             values.append(self.argument(k, given.name, self._shape(var.aval), element, given.array))
         for (_, made), dims in zip(self.builder.inputs, self.layouts, strict=False):
             self._sized_as(made, dims)
+        if not closed.jaxpr.outvars:
+            raise NotImported(f"{self.builder.title} returns no array: expected one, or a tree of arrays")
         results = self._run(closed.jaxpr, closed.consts, values)
         if self.unknown:
             raise self.refused()

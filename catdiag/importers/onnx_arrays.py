@@ -205,6 +205,10 @@ def _gather(b: ProgramBuilder, call: AtenCall) -> OnnxOperand:
         made = np.take(value.elements, np.array(integers_of(at, "indices"), int).reshape(at.shape), axis)
         return made if isinstance(made, KnownArray) else KnownArray(np.asarray(made, dtype=object))
     table = as_array(b, value)
+    if isinstance(at, KnownArray) and (
+        out := [n for n in integers_of(at, "indices") if not -shape[axis] <= n < shape[axis]]
+    ):
+        raise Unsupported(f"Gather at {out[0]} along a dimension of {shape[axis]}: expected less")
     if isinstance(at, KnownArray) and at.elements.size == 1:
         one = b.selected(table, axis, _place(integers_of(at, "indices")[0], shape[axis]))
         return b.view(one, [*one.dims[:axis], *[()] * len(at.shape), *one.dims[axis:]])

@@ -61,6 +61,25 @@ def from_onnx(
     return reader.built(reader.named(names))
 
 
+def _checked(onnx: Any, model: Any) -> None:
+    """Raises NotImported where ONNX itself says that a model of its own operators has no meaning: a node reads what no
+    node makes, or has other attributes, or arrays of other shapes, than its operator takes."""
+    if any(node.domain not in ("", "ai.onnx") for node in model.graph.node):
+        return
+    known = {s.name for s in onnx.defs.get_all_schemas()}
+    if any(node.op_type not in known for node in model.graph.node):
+        return
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    for value in copy.graph.output:  # the checker wants a shape of each, which inference does without
+        value.type.tensor_type.shape.SetInParent()
+    try:
+        onnx.checker.check_model(copy)
+        onnx.shape_inference.infer_shapes(model, strict_mode=True)
+    except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
+        raise NotImported(f"ONNX's own checker refuses the model: {' '.join(str(error).split())}") from error
+
+
 def _loaded(onnx: Any, path: str | os.PathLike[str]) -> Any:
     try:
         return onnx.load(path)
@@ -73,7 +92,7 @@ def _loaded(onnx: Any, path: str | os.PathLike[str]) -> Any:
 def _onnx() -> Any:
     try:
         onnx = import_module("onnx")
-        for part in ("inliner", "shape_inference", "numpy_helper", "helper"):
+        for part in ("inliner", "shape_inference", "numpy_helper", "helper", "checker", "defs"):
             import_module(f"onnx.{part}")
         return onnx
     except ImportError as error:
@@ -120,6 +139,7 @@ class _ModelReader(GraphReader):
             self._input(k, value, shape, example[k] if example else None)
         live = _live(graph)
         self._lacking(live)
+        _checked(self.onnx, self.model)
         read = _read(live) | {v.name for v in graph.output}
         self._numbers = {name for node in live if node.op_type == "Resize" for name in node.input[1:]}
         for tensor in graph.initializer:
@@ -145,12 +165,15 @@ class _ModelReader(GraphReader):
         symbols = {d.dim_param for v in given for d in v.type.tensor_type.shape.dim if d.dim_param}
         if other := [name for name in sizes if name not in symbols and not re.fullmatch(r".*_\d+", name)]:
             raise NotImported(f"sizes: no dimension is called {other[0]!r}: expected of {', '.join(sorted(symbols))}")
+        if wrong := [name for name, n in sizes.items() if not isinstance(n, int) or n < 1]:
+            raise NotImported(f"sizes: {wrong[0]!r} is {sizes[wrong[0]]!r}: expected a positive integer")
         chosen = dict(sizes)
         self._given_hints: dict[str, list[str]] = {}
         found = []
         for k, value in enumerate(given):
             shape: list[int] = []
             if example:
+                self._typed(value, example[k])
                 _fits(value, np.shape(example[k]), chosen)
             for place, dim in enumerate(value.type.tensor_type.shape.dim):
                 name = dim.dim_param or f"{value.name}_{place}"
@@ -164,6 +187,18 @@ class _ModelReader(GraphReader):
                     shape.append(chosen[name])
             found.append(tuple(shape))
         return found
+
+    def _typed(self, value: Any, array: Any) -> None:
+        """Raises NotImported unless an array of the example is of the kind of numbers that an input is of."""
+        wanted = np.dtype(self.onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type))
+        given = getattr(array, "dtype", None)
+        if isinstance(array, Mapping) or given is None:
+            raise NotImported(
+                f"the input {value.name!r} is an array of {wanted.name}, the example a {type(array).__name__}: "
+                "expected arrays of NumPy one after the other, in the order of the model's inputs"
+            )
+        if _element(np.dtype(str(given).rpartition(".")[2])) != _element(wanted):
+            raise NotImported(f"the input {value.name!r} is an array of {wanted.name}, the example one of {given}")
 
     def _hints(self, name: str) -> list[str]:
         return self._given_hints.setdefault(name, [])

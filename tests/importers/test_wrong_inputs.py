@@ -80,15 +80,27 @@ FROM_JAX: dict[str, tuple[Callable[[], Any], list[str]]] = {
     "NumPy": (lambda: cd.from_jax(lambda a: np.linalg.inv(a), jnp.ones((3, 3))), ["jax.numpy", "np.linalg.inv(a)"]),
     "truth values": (lambda: cd.from_jax(lambda a: a[a > 0], jnp.ones(3)), ["length depends on values", "a[a > 0]"]),
     "a number": (lambda: cd.from_jax(3, jnp.ones(3)), ["a function of arrays, not 3"]),
-    "a tensor": (lambda: cd.from_jax(jnp.exp, X), ["is [2, 6], and no array of JAX or NumPy"]),
+    "a tensor": (lambda: cd.from_jax(jnp.exp, X), ["is [2, 6], and no array of JAX or NumPy", "a.numpy()"]),
+    "a complex array": (lambda: cd.from_jax(jnp.exp, jnp.ones(3) + 1j), ["'x' is complex", "as a.real and a.imag"]),
+    "no result": (lambda: cd.from_jax(lambda a: None, jnp.ones(3)), ["returns no array: expected one"]),
+    "a number of an array": (lambda: cd.from_jax(lambda a: a * float(a[0]), jnp.ones(3)), ["as an array of no dim"]),
+    "a count": (
+        lambda: cd.from_jax(lambda a, n: sum(a for _ in range(n)), jnp.ones(3), 2),
+        ["range(n)", "functools.partial"],
+    ),
+    "a long scan": (
+        lambda: cd.from_jax(lambda a: jax.lax.scan(lambda c, r: (c + r, c), 0.0, a)[1], jnp.ones(99)),
+        ["a scan of 99 steps: expected 64 at most", "jnp.cumsum"],
+    ),
+    "dynamic as text": (lambda: cd.from_jax(jnp.exp, jnp.ones(3), dynamic="yes"), ["dynamic is 'yes': expected True"]),
 }
 
 
-def relu(*inputs: list[Any], operation: str = "Relu") -> Any:
+def relu(*inputs: list[Any], operation: str = "Relu", **attributes: Any) -> Any:
     """A model of one node, with inputs of these shapes."""
     helper, kind = onnx.helper, onnx.TensorProto.FLOAT
     given = [helper.make_tensor_value_info(f"x{k}", kind, shape) for k, shape in enumerate(inputs)]
-    node = helper.make_node(operation, [v.name for v in given], ["y"])
+    node = helper.make_node(operation, [v.name for v in given], ["y"], "this one", **attributes)
     graph = helper.make_graph([node], "g", given, [helper.make_tensor_value_info("y", kind, inputs[0])])
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)])
 
@@ -109,6 +121,23 @@ FROM_ONNX: dict[str, tuple[Callable[[], Any], list[str]]] = {
     "another size": (
         lambda: cd.from_onnx(relu(["n", 3]), sizes={"m": 2}),
         ["no dimension is called 'm': expected of n"],
+    ),
+    "a size of none": (lambda: cd.from_onnx(relu(["n", 3]), sizes={"n": 0}), ["'n' is 0: expected a positive integer"]),
+    "a dict": (
+        lambda: cd.from_onnx(relu([2, 3]), {"x0": ones(2, 3)}),
+        ["'x0' is an array of float32, the example a dict"],
+    ),
+    "integers": (lambda: cd.from_onnx(relu([2, 3]), np.ones((2, 3), int)), ["of float32, the example one of int64"]),
+    "an axis": (lambda: cd.from_onnx(relu([2, 3], operation="Softmax", axis=7)), ["this one", "must be in [-2 , 1]"]),
+    "an order": (lambda: cd.from_onnx(relu([2, 3], operation="Transpose", perm=[0, 1, 2])), ["this one", "perm"]),
+    "an input left out": (lambda: cd.from_onnx(relu([2, 3], operation="Where")), ["this one", "input size 1"]),
+    "an attribute left out": (
+        lambda: cd.from_onnx(relu([2, 3], operation="Concat")),
+        ["'axis' is missing", "this one"],
+    ),
+    "lengths that differ": (
+        lambda: cd.from_onnx(relu([2, 3], [4, 5], operation="MatMul")),
+        ["Incompatible dimensions", "this one"],
     ),
 }
 
