@@ -332,20 +332,20 @@ class Candidates:
         """The configurations of a grid that fits, with what they are ranked by."""
         taken = self.block(stages, specialized).resources(self.search.full({**self.sizes, **grid}), warps)
         timing = self._timed(stages, grid, warps, self.backend(stages, specialized))
-        count, more_helps = len(next(iter(grid.values()))) if grid else 1, not self.search.kernel.in_runs
+        count = len(next(iter(grid.values()))) if grid else 1
         memory_s = timing.traffic.hbm_bytes / (self.search.chip.hbm_bytes_per_s * self.search.chip.sustained["hbm"])
         time, moved, smem, registers, blocks, waits = (
             np.broadcast_to(numbers, (count,))
             for numbers in (timing.seconds, timing.bytes_moved, taken.smem_bytes, taken.registers_per_thread,
-                            timing.blocks_per_sm, (memory_s > WAITS * timing.seconds) & more_helps)
+                            timing.blocks_per_sm, memory_s > WAITS * timing.seconds)
         )  # fmt: skip
-        found: list[RankedProposal] = []
+        found, in_runs = list[RankedProposal](), self.search.kernel.in_runs
         for place in range(count):
             tile = {name: int(axis[place]) for name, axis in grid.items()}
             key = (float(time[place]), int(smem[place]), warps, stages, tuple(tile.values()))
             made = Proposal(
-                tile, stages, warps, key[0], key[1], int(registers[place]), int(blocks[place]),
-                specialized=specialized, bytes_moved=round(float(moved[place])), waits_for_memory=bool(waits[place]),
+                tile, stages, warps, key[0], key[1], int(registers[place]), int(blocks[place]), specialized=specialized,
+                bytes_moved=round(float(moved[place])), waits_for_memory=bool(waits[place]), in_runs=in_runs,
             )  # fmt: skip
             found.append((key, made))
         return found

@@ -26,6 +26,8 @@ class Proposal:
     differences: tuple[str, ...] = ()
     specialized: bool = False
     bytes_moved: int = 0
+    in_runs: bool = False
+    """Whether blocks go through runs of groups."""
     waits_for_memory: bool = False
     """Whether HBM is busy for nearly all of the time: then more loads on their way do no harm, and may help."""
 

@@ -43,6 +43,9 @@ blocks of 32 × 64, 242 in 16 × 128, 230 in 8 × 256, and as long in 2 × 1,024
 LOADS = 4
 """Loads that each thread should begin before it waits for a sum. On an H200 a softmax of 65,536 rows of 1,024 took
 69.1 µs with one and 66.4 with four, a LayerNorm of 16,384 rows of 8,192 139.9 µs with two and 129.6 with eight."""
+AHEAD = 3
+"""Stages of a run of groups: two are on their way while one is computed with. On an H200 a fourth made none of six
+gradients of norms quicker, and five 1 to 4% slower; with two stages they took as long as with one."""
 LINE = 128
 """Bytes of a line of memory, four sectors."""
 
@@ -77,7 +80,7 @@ class MemoryBoundTies:
         threads have enough to move at once (`MOVED_BYTES`, and to load, before a sum, `LOADS` times `LOAD_BYTES`): of
         them the one with most blocks on a core; then with fewest warps, which wait for each other, where other blocks
         run meanwhile. Of blocks that go through runs of groups, first those that all have a place on a core, then those
-        with fewest buffers and warps: on an H200 a fourth buffer made none of six quicker, and five 1 to 4% slower.
+        that load `AHEAD`, with fewest warps.
         """
         blocks = [block for block, _ in self.search.kernel.loops]
 
@@ -89,7 +92,7 @@ class MemoryBoundTies:
             return -self.row_bytes(p, ROW), -p.blocks_per_sm, p.warps * shared, self.thread_bytes(p) * shared, p.time_s
 
         def in_runs(p: Proposal) -> tuple[float, ...]:
-            return -min(p.blocks_per_sm, PROGRAMS_PER_SM), p.stages, p.warps, p.time_s
+            return -min(p.blocks_per_sm, PROGRAMS_PER_SM), abs(p.stages - AHEAD), p.warps, p.time_s
 
         if blocks:
             return min(tied, key=with_loops)
@@ -148,6 +151,8 @@ def first_first(ranked: list[Proposal]) -> list[Proposal]:
     tiles with three that are alike come first. On an H200 a sum over 32 heads of products of 8,192 × 128 by 128 × 4,096
     took 622 µs in 128 × 256 with two, and 470 in 128 × 128 with three (523.6 and 524.0 predicted)."""
     best = ranked[0]
+    if best.in_runs:  # whose number of stages is chosen (`MemoryBoundTies`)
+        return ranked
     if best.stages == DOUBLE_BUFFERED and not (best.specialized or best.waits_for_memory):
         best = next((p for p in ranked if p.stages > DOUBLE_BUFFERED and p.time_s <= CLOSE * best.time_s), best)
     tied = [p for p in ranked if (p.tiles, p.warps) == (best.tiles, best.warps) and p.time_s <= CLOSE * best.time_s]

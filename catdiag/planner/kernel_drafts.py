@@ -74,6 +74,11 @@ class KernelDraft:
     tested: bool = True
     """Whether blocks between the bounds of a loop are tested, where these do not say all that a mask says."""
 
+    @property
+    def only_adds(self) -> bool:
+        """Whether groups add to all results: none has an axis of theirs."""
+        return self.adds and all(axis not in ty.names for axis in self.groups for ty in self.streamed.cod)
+
     @cached_property
     def diagram(self) -> Diagram:
         """The kernel, unproved. Raises CatdiagError where it cannot be split, grouped or skip blocks so."""
@@ -152,9 +157,10 @@ class KernelDraft:
 
 
 def drafts(flat: Diagram, nested: Callable[[KernelDraft, str], bool] | None = None) -> Iterator[KernelDraft]:
-    """What is tried: no stream; that with groups that add to the results which lack an axis of others; each axis that
-    is on no result, then each axis of results in two passes; after each axis that is on no result also each other one
-    in a loop inside its loop for which `nested` holds, which is asked once the draft without that loop was given."""
+    """What is tried: no stream; that with groups that add to the results which lack an axis of others, or groups of
+    an axis that is on no result; each of these axes, then each axis of results in two passes; after each axis that
+    is on no result also each other one in a loop inside its loop for which `nested` holds, which is asked once the
+    draft without that loop was given."""
     kept = list(dict.fromkeys(n for ty in flat.cod for n in ty.names))
     axes = list(dict.fromkeys(a.name for ty in flat.graph.wire_types() for a in ty.axes if a.size != 1))
     names = [n for n in axes if any(reduces(box, n) for box in flat.boxes)]
@@ -167,6 +173,11 @@ def drafts(flat: Diagram, nested: Callable[[KernelDraft, str], bool] | None = No
             groups = _with_added(flat, plain, kept)
             if groups != plain:
                 yield KernelDraft((), groups, flat, adds=True)
+            rows = {ty.names[-1] for ty in flat.dom if len(ty.axes) > 1}
+            for name in (n for n in inner if rows and n not in rows):  # whose groups have whole rows of arrays
+                with suppress(NotGroupable, AxisError):
+                    find(flat, (name,), accumulate=True)
+                    yield KernelDraft((), (name,), flat, adds=True)
             continue
         draft = _streamed(flat, KernelDraft((), (), flat), axis, passes, plain)
         if draft is None:

@@ -249,6 +249,15 @@ def test_a_loop_that_few_groups_run_is_cut_in_parts() -> None:
     assert found.tiles["p_x"] > 1
 
 
+def test_sums_of_columns_are_added_up_in_runs_of_whole_rows() -> None:
+    sums = cd.algorithm("t d -> d", name="sums")(lambda a: cd.sum(a, "t"))
+    found = sums.plan("H200", {"t": 65536, "d": 4096}, dtype="bf16")
+    assert found.kernels[0].loops == "group t" and "for tile in tl.range(pid * run" in found.code("triton")
+    assert found.kernels[0].stages == 3 and not found.theorem.conditional
+    rows = cd.algorithm("t d, d -> t", name="rows")(lambda a, b: cd.einsum("t d, d -> t", a, b))
+    assert "group d" not in str(rows.plan("H200", {"t": 16384, "d": 8192}, dtype="bf16"))  # which would cut rows
+
+
 @cd.algorithm("h q d, h x d, h x d -> h q d")
 def causal(Q: Any, K: Any, V: Any) -> Any:
     scores = cd.where(cd.index("x") <= cd.index("q"), cd.einsum("h q d, h x d -> h q x", Q, K), -float("inf"))
