@@ -173,7 +173,7 @@ def _forms(draft: KernelDraft, target: PlanTarget, sizes: Mapping[str, int]) -> 
     assert plain.choice is not None, "a kernel has tiles"
     if streams and streams[0][1] == 1 and plain.choice.prediction.groups < FEW * target.chip.sms:
         merged = _merge_s(draft, target, sizes)
-        least = [_in_full_waves(timing, target.chip.sms) + merged for *_, timing in timings]
+        least = [_least_in_parts_s(timing, target.chip) + merged for *_, timing in timings]
         most = min(plain.seconds, NEAR * min(float(np.min(seconds)) for seconds in least))
         if any(np.any(seconds < most) for seconds in least):
             with suppress(CatdiagError):
@@ -190,18 +190,22 @@ def _forms(draft: KernelDraft, target: PlanTarget, sizes: Mapping[str, int]) -> 
                     break
 
 
-def _in_full_waves(timing: Timing, sms: int) -> Any:
-    """The seconds that candidates would take at least if their groups filled their waves, as small parts of the groups'
-    loops do."""
-    part_used = timing.groups / (timing.waves * timing.blocks_per_sm * sms)
-    return np.atleast_1d(timing.seconds * np.minimum(part_used, 1))
+def _least_in_parts_s(timing: Timing, chip: Hardware) -> Any:
+    """The seconds that candidates would take at least in parts of their loop: if their groups filled their waves, as
+    small ones do, but no less than an iteration, nor than the first load."""
+    part_used = timing.groups / (timing.waves * timing.blocks_per_sm * chip.sms)
+    filled = timing.seconds * np.minimum(part_used, 1)
+    iteration = timing.single_block_seconds / np.maximum(timing.iterations, 1)
+    return np.atleast_1d(np.maximum(np.maximum(filled, iteration), chip.latency_s))
 
 
 def _merge_s(draft: KernelDraft, target: PlanTarget, sizes: Mapping[str, int]) -> float:
-    """The least seconds that it takes to save what two parts of a loop make, and to load it again to merge it."""
+    """The least seconds that it takes to save what two parts of a loop make, and to load it again to merge it, which
+    waits for its first load."""
     made = (ty for box in draft.streamed.boxes if isinstance(box.op, FoldOp) for ty in box.cod)
     elements = sum(math.prod(size_value(axis.size, sizes) for axis in ty.axes) for ty in made)
-    return 2 * 2 * BYTES["fp32"] * elements / (target.chip.hbm_bytes_per_s * target.chip.sustained["hbm"])
+    moved_s = 2 * 2 * BYTES["fp32"] * elements / (target.chip.hbm_bytes_per_s * target.chip.sustained["hbm"])
+    return moved_s + target.chip.latency_s
 
 
 def _timed(
