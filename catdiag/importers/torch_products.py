@@ -394,7 +394,7 @@ def _pool(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
         ]
     padded = any(n for pair in ends for n in pair)
     if padded and any(n != 1 for n in dilation):
-        raise Unsupported("pooling with padding, or with ceil_mode, and dilation")
+        raise Unsupported("pooling with padding and dilation, or with ceil_mode and dilation")
     included = call.get("count_include_pad", True) or not any(n for pair in pads for n in pair)
     if mean and not divisor and ends != pads and included and any(n for pair in pads for n in pair):
         raise Unsupported("a mean over windows with padding and ceil_mode")

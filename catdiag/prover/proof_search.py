@@ -44,6 +44,7 @@ from catdiag.prover.goal_forms import (
 from catdiag.prover.lemmas.element_bounds import excluded_value, steps_by_element
 from catdiag.prover.lemmas.linear_arithmetic import combination
 from catdiag.prover.lemmas.max_attained import prove_attained
+from catdiag.prover.lemmas.products_as_exponentials import prove_by_logarithms
 from catdiag.prover.normal_form.normalize import Normalizer, WorkBudget
 from catdiag.prover.normal_form.opaque_ite import DecidedIteNormalizer, OpaqueIteNormalizer, shapes
 from catdiag.prover.proof_trace import WORK, pruned
@@ -255,13 +256,13 @@ class Finder(Checker):
         return False
 
     def _attains(self, ctx: Context, condition: Term, record: dict[str, Any], goal: OpenGoal) -> bool:
-        """Whether one side of an equation is a maximum that is proved to attain the other side."""
+        """Whether one side is a maximum that attains the other one, or a product that is an exponential."""
 
         def normal(inner: Context) -> tuple[Term, list[list[Any]]]:
             search = Normalizer(self.work)
             return condition_of_normal_terms(inner, condition, search), search.steps
 
-        found = prove_attained(ctx, goal.condition, normal)
+        found = prove_attained(ctx, goal.condition, normal) or prove_by_logarithms(ctx, condition, self.work)
         record.update(found or {})
         return found is not None
 

@@ -11,7 +11,7 @@ from benchmarks.refactorings.catalog import ALL
 
 UNDECIDED = {
     "a running sum backwards", "neighbors that repeat", "chunks of queries behind a cache",
-    "a rotation of shifted positions", "weights of the best two", "a running product by logarithms",
+    "a rotation of shifted positions", "weights of the best two",
 }  # fmt: skip
 """Equal, and not proved."""
 AT_THE_EXAMPLE = {

@@ -89,7 +89,8 @@ class Reductions(Indices):
         collapsed = self.collapsed(ctx, t, path)
         if collapsed is not None:
             return collapsed
-        joined = self.attempt(ctx, t, path, "through") if body.op in _THROUGH else t
+        # A sum of logarithms stays one, whatever factors it has.
+        joined = self.attempt(ctx, t, path, "through") if body.op in _THROUGH and monoid != "sum" else t
         if joined is not t:
             return self.normal(ctx, joined, path)
         turned = self.turned(ctx, t, path)
@@ -180,12 +181,7 @@ class Reductions(Indices):
 
         def rest(c: Context, u: Term, p: Path) -> Term:
             constant = self.attempt(c, u, p, "constant")
-            if constant is not u:
-                return constant
-            joined = self.attempt(c, u, p, "through") if u.args[1].op == "log" else u
-            if joined is not u:
-                return self.normal(c, joined, p)
-            return self._closed(c, u, p) or self._gather(c, u, p)
+            return constant if constant is not u else self._closed(c, u, p) or self._gather(c, u, p)
 
         return self.ring(ctx, self.part(ctx, pulled, path, len(pulled.args) - 1, rest), path)
 
