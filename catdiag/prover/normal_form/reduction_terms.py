@@ -90,7 +90,8 @@ class Reductions(Indices):
         if collapsed is not None:
             return collapsed
         # A sum of logarithms stays one, whatever factors it has.
-        joined = self.attempt(ctx, t, path, "through") if body.op in _THROUGH and monoid != "sum" else t
+        stays = (monoid, body.op) == ("sum", "log")
+        joined = self.attempt(ctx, t, path, "through") if body.op in _THROUGH and not stays else t
         if joined is not t:
             return self.normal(ctx, joined, path)
         turned = self.turned(ctx, t, path)
