@@ -123,9 +123,9 @@ def emitted_seconds(
     dtype: str | Mapping[str, str] = "bf16",
     stages: int | None = None,
 ) -> float:
-    """The predicted seconds of the plan that `fit` has for Triton, or up to `TIE` times less
-    (`catdiag.planner.configuration_ties`), which are known sooner. Raises CatdiagError where it has none, and as it
-    does.
+    """The predicted seconds of the plan that `fit` has for Triton, which are known sooner; where sides of products are
+    of several axes perhaps up to `TIE` times less (`catdiag.planner.configuration_ties`). Raises CatdiagError where it
+    has none, and as it does.
 
     >>> import catdiag as cd
     >>> total = cd.algorithm("q x -> q")(lambda a: cd.sum(a, "x"))

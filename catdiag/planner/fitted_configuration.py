@@ -112,19 +112,25 @@ class Fitting:
         return planned(self.search, choice, choice if same else self._shown(fewest), next_best, taken)
 
     def time_s(self) -> float:
-        """The predicted seconds of the quickest configuration that is written as it was proposed: those of the plan, or
-        up to `TIE` times less, since of what is alike the plan has not always the quickest."""
+        """The predicted seconds of the first configuration that is written as it was proposed, without the plan. Where
+        sides of products are of several axes, nearly all tiles have buffers of their own, and it is that of the
+        quickest instead: up to `TIE` times less, since of what is alike it is not always the first."""
+        quickest = self._quickest() if self.candidates.emitted.merges_axes else None
+        chosen, emitted = self._chosen(1)[1:] if quickest is None else quickest
+        blocks_per_sm = self._blocks_per_sm(chosen, emitted)
+        return float(self.choice(replace(chosen, blocks_per_sm=blocks_per_sm)).seconds)
+
+    def _quickest(self) -> tuple[Proposal, EmittedModule] | None:
+        """The quickest configuration, and what is written of it; None where that is not as it was proposed. Raises
+        CatdiagError where it has no form."""
         quickest = self.candidates.quickest()
         try:
-            taken = self._taken([quickest], math.inf)
+            return self._taken([quickest], math.inf)
         except CatdiagError as error:
             if not (isinstance(error, DoesNotFit) or quickest.specialized):
                 raise
             self.refused.clear()
-            taken = self._chosen(1)[1:]
-        assert taken is not None, "all that is tried is known"
-        blocks_per_sm = self._blocks_per_sm(*taken)
-        return float(self.choice(replace(taken[0], blocks_per_sm=blocks_per_sm)).seconds)
+            return None
 
     def _chosen(
         self, distinct: int, proposal: Proposal | None = None

@@ -81,7 +81,7 @@ class EmittedBlocks:
         return tuple(spans_of_loops(lower(self.diagram)))
 
     @cached_property
-    def _merges_axes(self) -> bool:
+    def merges_axes(self) -> bool:
         """Whether a side of a product may be of several axes."""
         return any(len(side.symbols()) > 1 for sides in self.products.sides for side in sides)
 
@@ -89,7 +89,7 @@ class EmittedBlocks:
         """What the text of a kernel depends on of a tile's length, or of many lengths: whether it is 1, and no power of
         two; where axes are merged to a side of a product, which of them is short, and has the rows of a warpgroup."""
         found = (tile == 1, tile & (tile - 1) > 0)
-        if not self._merges_axes:
+        if not self.merges_axes:
             return found
         return (*found, *(tile >= length for length in (4, 8, SHORTEST, ROWS)))
 
