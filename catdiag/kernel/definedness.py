@@ -16,6 +16,7 @@ the binders around. What is owed:
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import permutations
 
@@ -56,6 +57,17 @@ class Obligation:
     def where(self, guards: tuple[Term, ...]) -> Obligation:
         """The same obligation with further guards."""
         return Obligation(self.ranges, (*guards, *self.guards), self.condition)
+
+    def on_tile(
+        self, lengths: Mapping[str, tuple[Term, Term]], move: dict[tuple[str, Data], Term]
+    ) -> Obligation | None:
+        """What an obligation of a whole says of a tile, whose axes have these lengths, in the whole and on the tile:
+        its indices are moved to where the tile begins. None where it is about other indices of these axes."""
+        if any(name in lengths and n != lengths[name][0] for name, n in self.ranges):
+            return None
+        ranges = tuple((name, lengths[name][1] if name in lengths else n) for name, n in self.ranges)
+        guards = tuple(substitute(guard, move) for guard in self.guards)
+        return Obligation(ranges, guards, substitute(self.condition, move))
 
     def saying(self, condition: Term) -> list[Fact]:
         """Facts for where a condition is known in the same ranges: of a conjunction, each part.

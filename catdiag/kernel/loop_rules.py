@@ -401,10 +401,13 @@ class Loops(Judge):
         for w, t in zip(whole.wires, tile.wires, strict=True):
             if substitute(valued(w), move) != valued(t):
                 raise KernelError(f"a loop in a group over {', '.join(tiles)} has a state that is not weaved over them")
-        # What the tiles read is in range where it is in the whole: both are owed alike, in the same words.
+        # What the tiles read is in range where it is in the whole: what both owe in the same words is owed where the
+        # group stands (it means its body), for all indices of the whole, and those of a tile are some of them.
+        lengths = {axis: (whole_sizes[local], tile_sizes[local]) for axis, local in tiles.items()}
+        alike = {owed.on_tile(lengths, move) for owed in whole.owed}
         ctx = Context(self.ask, {}, assume, elements)
         for owed in tile.owed:
-            if not owed.context(ctx).entails(owed.condition):
+            if owed not in alike and not owed.context(ctx).entails(owed.condition):
                 raise KernelError(f"a tile reads beyond itself: {owed}")
         self.axioms.add("A1")
         self._tiling()

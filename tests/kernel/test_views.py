@@ -7,7 +7,7 @@ from itertools import product
 from typing import Any
 
 import pytest
-from kernel_programs import Json, array, certificate, const, program
+from kernel_programs import Json, apply, array, certificate, const, program, tiles
 
 from catdiag.kernel.checker import Checker
 from catdiag.kernel.context import Context
@@ -42,6 +42,62 @@ def test_a_read_that_may_be_out_of_range_is_owed() -> None:
     theorem = Checker(tells_nothing).check(made)
     assert theorem.defined == ("i_y + 1 < x for all i_y < y",)
     assert Checker(tells_nothing).check(certificate(shifted, shifted, {}, (("le", ["+", "y", 1], "x"),))).defined == ()
+
+
+TABLE, PLACES, TAIL = array("T", "k"), array("W", "x", element="int"), array("B", "x")
+
+
+def in_groups(node: Json, *body: Json) -> tuple[Json, Json]:
+    """exp of what a table has at given places; and exp of a view in groups, whose body has these inputs."""
+    inputs = [TABLE, PLACES, TAIL]
+    grouped = tiles(list(body), [node, apply("exp", 3)], 4, [0, 1, 2], "x")
+    plain = view([0, 1], [["x", "x"]], at(k=["w", 1]))
+    return program(inputs, [plain, apply("exp", 3)], 4), program(inputs, [grouped], 3)
+
+
+def tiled(name: str, element: str = "real") -> Json:
+    return array(name, "x", element=element, x="g_x")
+
+
+def test_a_tile_reads_a_whole_table_at_places_that_the_whole_owes() -> None:
+    gather = view([0, 1], [["x", "g_x"]], at(k=["w", 1]))
+    left, right = in_groups(gather, TABLE, tiled("W", "int"), tiled("B"))
+    theorem = Checker(confirms_tiling).check(certificate(left, right))
+    assert theorem.defined == ("0 ≤ W[i_x] for all i_x < x", "W[i_x] < k for all i_x < x") and not theorem.conditional
+    inputs, of_tail = [TABLE, PLACES, TAIL], apply("exp", 2)
+    reckless = program(inputs, [*right["nodes"], const("0"), apply("mul", 3, 4), of_tail, apply("add", 5, 6)], 7)
+    made = certificate(program(inputs, [of_tail], 3), reckless, {"outputs": {"0": {"close": "field"}}})
+    assert Checker(confirms_tiling).check(made).conditional
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        view([2, 1], [["x", "g_x"]], at(x=["+", ["i", "x"], 1])),
+        view([2, 1], [["x", "g_x"]], at(x=["w", 1])),
+        view([0, 1], [["x", "g_x"]], at(k=["i", "x"])),
+        view([0, 1], [["x", "g_x"]], at(k=["+", ["w", 1], "g_x"])),
+    ],
+)
+def test_a_tile_does_not_read_other_tiles_nor_at_other_places(node: Json) -> None:
+    left, right = in_groups(node, TABLE, tiled("W", "int"), tiled("B"))
+    with pytest.raises(KernelError, match="not weaved"):
+        Checker(confirms_tiling).check(certificate(left, right))
+
+
+def test_what_a_tile_owes_in_other_words_than_the_whole_is_not_taken_for_granted() -> None:
+    """What is read is the same everywhere; the whole owes x ≤ k, and a tile its own length only."""
+    five = [const("5"), view([3], [["k", "k"]], at()), view([4, 1], [["x", "g_x"]], at(k=["i", "x"])), apply("exp", 5)]
+    body = tiles([TABLE, tiled("W", "int"), tiled("B")], five, 6, [0, 1, 2], "x")
+    inputs = [TABLE, PLACES, TAIL]
+    left = program(inputs, [const("5"), view([3], [["x", "x"]], at()), apply("exp", 4)], 5)
+    with pytest.raises(KernelError, match="beyond itself"):
+        Checker(confirms_tiling).check(certificate(left, program(inputs, [body], 3)))
+
+
+def confirms_tiling(hypotheses: Any, goal: Any) -> bool:
+    """Says yes to what is asked of all tilings, of sizes by other names than programs have."""
+    return not any("%" in str(t) or "W" in str(t) for t in (*hypotheses, goal))
 
 
 def test_what_only_the_right_side_reads_out_of_range_is_a_condition() -> None:

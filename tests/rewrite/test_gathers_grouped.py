@@ -24,6 +24,24 @@ def loss(Z: Any, label: Any) -> Any:
     return cd.gather(cd.exp(Z), "v", label) / cd.sum(cd.exp(Z), "v")
 
 
+@cd.algorithm("b h, h q d, h x d -> h q x")
+def biased_by_distance(table: Any, Q: Any, K: Any) -> Any:
+    apart = cd.maximum(cd.index("q") - cd.index("x"), 0)
+    return cd.einsum("h q d, h x d -> h q x", Q, K) + cd.gather(table, "b", cd.floor(cd.log(1 + apart)))
+
+
+def test_groups_read_a_table_at_computed_places_that_the_program_owes_to_be_in_it() -> None:
+    by_q, by_tiles = biased_by_distance.group("q"), biased_by_distance.stream("d").group("h q x")
+    for made, blocks in ((by_q, {"g_q": 3}), (by_tiles, {"g_h": 1, "g_q": 3, "g_x": 2, "s_d": 3})):
+        assert not made.theorem.conditional
+        assert "⌊log(1 + max(i_q + (-1)·i_x, 0))⌋ < b for all i_q < q, i_x < x" in made.theorem.defined
+        rng = np.random.default_rng(0)
+        table, Q, K = rng.normal(size=(3, 2)), rng.normal(size=(2, 7, 4)), rng.normal(size=(2, 5, 4))
+        places = np.floor(np.log1p(np.maximum(np.arange(7)[:, None] - np.arange(5), 0))).astype(int)
+        wanted = np.einsum("hqd,hxd->hqx", Q, K) + table[places].transpose(2, 0, 1)
+        assert np.allclose(made.run(table, Q, K, tiles=blocks), wanted)
+
+
 @pytest.mark.parametrize(
     ("program", "axes", "load"),
     [
