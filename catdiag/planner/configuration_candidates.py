@@ -60,12 +60,10 @@ _READ_AT_ONCE = 4
 """Of the first candidates by some key, those whose shared memory is read before it is known whether one fits."""
 _FURTHER = 1.25
 """How much longer candidates may take whose shared memory is read next."""
-
-
 Grid = Mapping[str, Any]
 """Candidates as arrays: the lengths of each tile and block."""
-Part = tuple[int, int, Grid]
-"""Candidates of so many stages and warps."""
+Part = tuple[int, int, Grid, Any, Any]
+"""Candidates of so many stages and warps, with what is known of each (`Candidates._optimistic`)."""
 RankedProposal = tuple[tuple[Any, ...], Proposal]
 """A configuration, and what it is ranked by."""
 
@@ -102,6 +100,7 @@ class Candidates:
         self.sizes |= {
             name: _power(size, self.minimum_tile if name in sides else 1) for name, size in self._untiled_axes()
         }
+        self._parts: dict[bool, list[Part]] = {}
         asked = search.request.threads
         usual = _WARPS if self.multiplied else _WIDE
         self.warps = usual if asked is None else (asked // search.chip.warp,)
@@ -201,7 +200,7 @@ class Candidates:
         seconds up to which there is no other. Of those that take longer no shared memory is read. Raises DoesNotFit
         where there is none; CatdiagError for a tile that is given, no power of two and in no warp-specialized form."""
         least, odd = list[Excess](), odd_tiles(self.search)
-        if odd and not self.specialized():
+        if odd and not self.specialized:
             raise next(iter(odd.values()))
         for parts, known in self._rounds():
             found, known_s = self._leading(parts, least, known, distinct)
@@ -228,8 +227,7 @@ class Candidates:
         least = list[Excess]()
         for parts, found in self._rounds():
             order: list[tuple[Any, ...]] = []
-            for k, (stages, warps, grid) in enumerate(parts):
-                seconds, moved = self._optimistic(stages, warps, grid)
+            for k, (stages, _, grid, seconds, moved) in enumerate(parts):
                 values = self.search.full({**self.sizes, **grid})
                 most = np.broadcast_to(self.emitted.most_smem_bytes(self.kernels[stages], values), seconds.shape)
                 columns = zip(*(axis.tolist() for axis in bounds(most, seconds, moved)), strict=True)
@@ -237,7 +235,7 @@ class Candidates:
             order.sort()
             at, count, best = 0, _READ_AT_ONCE, min((key(made) for _, made in found), default=(math.inf,))
             while at < len(order) and order[at][0][: len(best)] < best:
-                for k, (stages, warps, grid) in enumerate(parts):
+                for k, (stages, warps, grid, *_) in enumerate(parts):
                     places = [place for _, of, place in order[at : at + count] if of == k]
                     if places:
                         found += self._fitting(stages, warps, {n: axis[places] for n, axis in grid.items()}, least)
@@ -251,25 +249,28 @@ class Candidates:
         then, where there is none, all. Where a tile is no power of two, only those that are warp-specialized."""
         grid = self.grid()
         if odd_tiles(self.search):
-            yield [], self.specialized()
+            yield [], [*self.specialized]
             return
         for single_block in (True, False):
-            tried = ((n, warps, self._with_registers(n, warps, grid, single_block))
-                     for n in self.kernels for warps in self.warps)  # fmt: skip
-            parts = [(n, warps, part) for n, warps, part in tried if part is not None]
-            yield parts, self.specialized() if single_block else []
+            if single_block not in self._parts:
+                tried = [
+                    (n, w, self._with_registers(n, w, grid, single_block)) for n in self.kernels for w in self.warps
+                ]
+                self._parts[single_block] = [
+                    (n, w, p, *self._optimistic(n, w, p)) for n, w, p in tried if p is not None
+                ]
+            yield self._parts[single_block], [*self.specialized] if single_block else []
 
     def _leading(
         self, parts: Sequence[Part], least: list[Excess], found: list[RankedProposal], distinct: float
     ) -> tuple[list[RankedProposal], float]:
         """Some that are known, with those of grids that fit and may be `leading`, and the seconds up to which these are
         all: by what they would take if shared memory did not limit how many blocks are on a core."""
-        seconds = [self._optimistic(*part)[0] for part in parts]
-        most_s = max((float(s.max()) for s in seconds if s.size), default=0.0)
-        read_s, limit_s = 0.0, TIE * min((float(s.min()) for s in seconds if s.size), default=0.0)
-        limit_s = limit_s if math.isfinite(distinct) else math.inf
+        most_s = max((float(s.max()) for *_, s, _ in parts if s.size), default=0.0)
+        least_s = min((float(s.min()) for *_, s, _ in parts if s.size), default=0.0)
+        read_s, limit_s = 0.0, TIE * least_s if math.isfinite(distinct) else math.inf
         while True:
-            for (stages, warps, grid), optimistic in zip(parts, seconds, strict=True):
+            for stages, warps, grid, optimistic, _ in parts:
                 now = (optimistic > read_s) & (optimistic <= limit_s)
                 if now.any():
                     some = {name: axis[now] for name, axis in grid.items()}
@@ -289,8 +290,7 @@ class Candidates:
         if not count:
             return np.zeros(0), np.zeros(0)
         block = replace(self.blocks[stages], smem_count=SmemCount.NONE)
-        backend = TritonBackend(self.search.request.producers, block=block)
-        timing = self._timed(stages, grid, warps, backend)
+        timing = self._timed(stages, grid, warps, TritonBackend(self.search.request.producers, block=block))
         seconds, moved = np.broadcast_to(timing.seconds, (count,)), np.broadcast_to(timing.bytes_moved, (count,))
         return seconds, np.rint(np.asarray(moved, dtype=float))
 
@@ -350,13 +350,13 @@ class Candidates:
             found.append((key, made))
         return found
 
-    def specialized(self) -> list[RankedProposal]:
+    @cached_property
+    def specialized(self) -> tuple[RankedProposal, ...]:
         """The warp-specialized ones, with one block a core: warpgroups of 64 rows, of one tile."""
         search, chip = self.search, self.search.chip
-        emitted = self._emitted
-        if isinstance(emitted, str):
-            return []
-        (row,) = emitted.rows
+        if isinstance(self._emitted, str):
+            return ()
+        (row,) = self._emitted.rows
         options = self.options()
         found: list[RankedProposal] = []
         for groups in GROUPS:
@@ -369,10 +369,9 @@ class Candidates:
             loops = dict(search.kernel.loops)
             free = {*loops, *self._columns(row)}
             blocks = {n: [given] if n == row else v if n in free else v[:1] for n, v in options.items()}
-            length = search.kernel.tiles[row].value(search.full(search.sizes))
             if (
                 given != ROWS * groups
-                or given >= 2 * length
+                or given >= 2 * self._lengths[row]
                 or any(v[0] != 1 for n, v in blocks.items() if n != row and n not in free)
             ):
                 continue
@@ -393,7 +392,7 @@ class Candidates:
                 if stages >= self._least_stages and fit.any():
                     fitting = {name: axis[fit] for name, axis in grid.items()}
                     found += self._proposals(stages, warps, fitting, specialized=True)
-        return found
+        return tuple(found)
 
     def _columns(self, row: str | None) -> set[str]:
         """The tiles of groups that are sides of products by themselves, and never beside those of `row`."""
@@ -414,7 +413,7 @@ class Candidates:
             return self._emitted
         if max(self.kernels) < self._least_stages:
             return f"a block is in use for two iterations, which takes {self._least_stages} buffers"
-        return "" if self.specialized() else "no tiles with 64 rows for each warpgroup fit"
+        return "" if self.specialized else "no tiles with 64 rows for each warpgroup fit"
 
     @cached_property
     def _emitted(self) -> Module | str:
