@@ -5,7 +5,7 @@
 
 Ours is the backward pass that `catdiag.planner.training_plans` plans: cotangents of rows, of the gain, and of the bias
 of a LayerNorm, from statistics of rows in fp32. Theirs are PyTorch's own kernels ("eager") and the formula by
-`torch.compile`, from the same statistics. All run as CUDA graphs, on several sets of arrays in turn that together are
+`torch.compile`, from the same statistics. All run as CUDA graphs, on rotating sets of arrays that together are
 larger than the L2; the copy moves as many bytes as rows, their cotangents and the results have. Times are medians of
 rounds in which each is timed once. Errors are the largest ‖out − ref‖ / ‖ref‖ against float64.
 """
@@ -97,7 +97,7 @@ def eager(rows: Any, gain: Any, *rest: Any) -> Function:
 
 
 def graph(calls: Sequence[Function]) -> Callable[[], float]:
-    """What replays a graph of `CALLS` of some calls in turn, and gives the median microseconds of one."""
+    """What replays a graph of `CALLS` of rotating calls, and gives the median microseconds of one."""
     import torch
 
     calls[0]()

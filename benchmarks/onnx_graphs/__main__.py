@@ -24,6 +24,7 @@ import catdiag as cd
 from benchmarks.onnx_graphs import operators
 from benchmarks.onnx_graphs.exported import MODELS
 
+ROOT = Path(__file__).resolve().parents[2]
 PAGE = Path("docs/results/onnx_graphs.md")
 EQUAL, REFUSED, DIFFERENT = "equal", "refused", "different"
 Found = tuple[str, str]
@@ -49,7 +50,7 @@ def outcome(model: Any, arrays: list[Any]) -> Found:
         given = [np.asarray(a, float) if np.asarray(a).dtype.kind == "f" else a for a in program.example.arrays]
         found = program.run(*given, sizes=program.example.sizes)
     except cd.errors.CatdiagError as error:
-        lines = [line.strip() for line in str(error).splitlines()]
+        lines = [line.strip() for line in str(error).replace(f"{ROOT}/", "").splitlines()]
         return REFUSED, "; ".join(line for line in lines[1:-1] or lines[:1])
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     wanted = session.run(None, dict(zip((v.name for v in session.get_inputs()), arrays, strict=True)))

@@ -57,13 +57,13 @@ def written_at(
     `places` are broadcast against each other; `source` has their dimensions, then those of the array that are not
     among `places`, or is a number.
     """
-    rank, kept = len(value.dims), [k for k in range(len(value.dims)) if k not in places]
+    rank, unwritten = len(value.dims), [k for k in range(len(value.dims)) if k not in places]
     lined, dims = _together(b, value, list(places.values()))
     count = len(dims)
     if isinstance(source, ArrayValue):
-        source = _aligned(b, source, [*dims, *(value.dims[k] for k in kept)])
+        source = _aligned(b, source, [*dims, *(value.dims[k] for k in unwritten)])
         rest = iter(source.dims[count:])
-        source = b.view(source, [*(next(rest) if k in kept else () for k in range(rank)), *source.dims[:count]])
+        source = b.view(source, [*(next(rest) if k in unwritten else () for k in range(rank)), *source.dims[:count]])
     hit = None
     for k, at in zip(places, lined, strict=True):
         dim = value.dims[k]

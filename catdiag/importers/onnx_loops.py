@@ -144,8 +144,8 @@ def _lstm(b: ProgramBuilder, cell: _Cell, x: ArrayValue, state: list[ArrayValue]
     h, c = state
     into, out, forget = (cell.gate(b, k, x, h, elementwise.sigmoid) for k in (0, 1, 2))
     new = cell.gate(b, 3, x, h, elementwise.tanh)
-    kept = b.pointwise([forget, c, into, new], lambda f, old, i, n: f * old + i * n)
-    return [b.pointwise([out, kept], lambda o, a: o * elementwise.tanh(a)), kept]
+    cell_state = b.pointwise([forget, c, into, new], lambda f, old, i, n: f * old + i * n)
+    return [b.pointwise([out, cell_state], lambda o, a: o * elementwise.tanh(a)), cell_state]
 
 
 _CELLS: dict[str, tuple[int, Step, list[str]]] = {
