@@ -24,6 +24,7 @@ if str(ROOT) not in sys.path:
 
 from benchmarks.gpu.cases import Declared, declared  # noqa: E402
 from benchmarks.gpu.further_programs import further_programs  # noqa: E402
+from benchmarks.gpu.fused_programs import fused_programs  # noqa: E402
 from benchmarks.gpu.programs import programs  # noqa: E402
 from catdiag.measure.bench import raised, reason  # noqa: E402
 from catdiag.measure.bench_case import BenchCase, case_of  # noqa: E402
@@ -31,7 +32,12 @@ from catdiag.measure.bench_kernels import kernels_of, planned, proposed  # noqa:
 from catdiag.util.files import write_whole  # noqa: E402
 
 FILE = "cases.jsonl"
-LISTS = {"operators": declared, "programs": programs, "further_programs": further_programs}
+LISTS = {
+    "operators": declared,
+    "programs": programs,
+    "further_programs": further_programs,
+    "fused_programs": fused_programs,
+}
 
 
 class Prepared:

@@ -1,4 +1,4 @@
-"""Every operator of the library on a GPU, and random programs: is each kernel right, and is any of them slow?
+"""Every operator of the library on a GPU, sums of columns, and random programs: is each right, and is any slow?
 
     python -m benchmarks.gpu.sweep prepare FOLDER                              where the solvers are
     python -m benchmarks.gpu.sweep run FOLDER --write docs/results/kernel_sweep.md     where the GPU is
@@ -34,8 +34,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
-import catdiag as cd  # noqa: E402
-from benchmarks.gpu.sweep_list import PLANS, RANDOM, STRIDED, Swept, by_chance, of_operator  # noqa: E402
+from benchmarks.gpu.sweep_list import PLANS, RANDOM, STRIDED, Swept, by_chance, names, of_operator  # noqa: E402
 from benchmarks.gpu.sweep_page import FAILED, LATE, REFUSED, RIGHT, VAGUE, WRONG, Row, page, row_text  # noqa: E402
 from catdiag.measure.bench import BenchDevice, of_kernels, raised, reason, torch_reference_of, versions  # noqa: E402
 from catdiag.measure.bench_case import ArraySpec, BenchCase  # noqa: E402
@@ -350,7 +349,7 @@ def prepare(options: argparse.Namespace) -> None:
     """Derives all cases and writes them."""
     options.folder.mkdir(parents=True, exist_ok=True)
     jobs: dict[Path, tuple[Any, ...]] = {}
-    for name in options.names or cd.library.names():
+    for name in options.names or names():
         jobs[options.folder / f"{name}.{options.part_name}{PART}"] = (of_operator, name, options.plans, options.chip)
     for seed in range(options.seed, options.seed + -(-options.programs // _TOGETHER)):
         jobs[options.folder / f"{RANDOM}.{seed}{PART}"] = (by_chance, seed, _TOGETHER, options.chip)

@@ -1,4 +1,5 @@
-"""What the sweep runs: every operator of the library, at lengths of several kinds, in several types and layouts.
+"""What the sweep runs: every operator of the library, and sums of columns and gradients of norms, at lengths of several
+kinds, in several types and layouts.
 
 Lengths are by the name of the axis, with those of some operators given. Of the kinds, `large` is worth timing, `even`
 are powers of two, `ragged` has inner axes of which rows are multiples of 16 bytes and others that no tile divides, in
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -55,6 +56,7 @@ _POOLED = {"h": (128, 64, 46, 38, 4), "w": (128, 32, 34, 26, 6), "y": (64, 32, 2
 _LINE = {**_CONVOLVED, "x": (4098, 514, 205, 203, 7), "y": (4096, 512, 203, 201, 5), "k": (3, 3, 3, 3, 3)}
 _LAYER = {"d": (2048, 256, 144, 77, 4)}
 _WORDS = {"v": (32_768, 2048, 1003, 1003, 9), "d": (1024, 256, 144, 77, 4), "e": (1024, 256, 144, 77, 4)}
+_COLUMNS = {"t": (65_536, 4096, 4099, 4133, 5), "d": (1024, 512, 1008, 1003, 4)}
 _OWN: Mapping[str, Mapping[str, tuple[int, ...]]] = {
     **dict.fromkeys(
         ("correlation", "cosine_similarity", "covariance", "largest_probability", "log_sum_exp", "masked_mean", "mean",
@@ -87,6 +89,8 @@ _OWN: Mapping[str, Mapping[str, tuple[int, ...]]] = {
     "rotary_attention": {"r": (64, 32, 32, 19, 2)},
     "rotary_embedding": {"x": (32_768, 512, 203, 203, 5), "d": (64, 32, 16, 19, 2)},
     "top_1_routing": {"d": (2048, 256, 144, 77, 4), "e": (64, 16, 8, 5, 3)},
+    **dict.fromkeys(("column_sums", "column_moments", "bias_gradient", "softmax_and_sums", "rms_norm_gradient",
+                     "layer_norm_gradient"), _COLUMNS),
 }  # fmt: skip
 
 _SCALARS: Mapping[str, float] = {"eps": 1e-5, "heat": 0.5, "cap": 20.0, "c": 0.3, "slope": 0.05, "z": 0.01,
@@ -99,6 +103,36 @@ _WEIGHTS = {"W", "U", "G", "A", "B", "R", "f", "w", "P"}
 
 NAMES = {torch: name for name, torch in TORCH.items() if name != "tf32"}
 """Element types by torch's names."""
+
+
+def _program(signature: str, body: Callable[..., Any]) -> Callable[[], Diagram]:
+    return lambda: diagram_of(cd.algorithm(signature)(body))
+
+
+def _gradient(name: str) -> Callable[[], Diagram]:
+    return lambda: diagram_of(cd.Program(cd.library.get(name)).grad())
+
+
+SUMS: Mapping[str, Callable[[], Diagram]] = {
+    "column_sums": _program("t d -> d", lambda X: cd.sum(X, "t")),
+    "column_moments": _program("t d -> d, d", lambda X: (cd.mean(X, "t"), cd.mean(X * X, "t"))),
+    "bias_gradient": _program("t d, t d -> d", lambda G, A: cd.sum(G * cd.nn.silu(A), "t")),
+    "softmax_and_sums": _program("t d -> t d, d", lambda A: (cd.softmax(A, "d"), cd.sum(cd.softmax(A, "d"), "t"))),
+    "rms_norm_gradient": _gradient("rms_norm"),
+    "layer_norm_gradient": _gradient("layer_norm"),
+}
+"""Programs beside the library whose groups add to results that they share
+(`catdiag.codegen.triton.tile_runs`)."""
+
+
+def names() -> list[str]:
+    """What is swept, by name."""
+    return [*cd.library.names(), *SUMS]
+
+
+def operator(name: str) -> Diagram:
+    """What a name of `names` means."""
+    return SUMS[name]() if name in SUMS else diagram_of(cd.library.get(name))
 
 
 @dataclass(frozen=True)
@@ -130,7 +164,7 @@ def symbols(diagram: Diagram) -> list[str]:
 
 
 def lengths(name: str, diagram: Diagram, kind: str) -> dict[str, int]:
-    """The sizes of an operator of the library."""
+    """The sizes of an operator."""
     own = _OWN.get(name, {})
     return {s: own.get(s, _LENGTHS.get(s, (64, 64, 40, 19, 3)))[KINDS.index(kind)] for s in symbols(diagram)}
 
@@ -183,11 +217,11 @@ class Deriving:
         self.chip = chip
 
     def swept(self, name: str, kind: str, dtype: str, layout: str, timed: bool) -> Swept:
-        """An operator of the library; without a kernel, and with the reason, where none can be made.
+        """An operator by its name; without a kernel, and with the reason, where none can be made.
 
         The kernels are those of `Program.plan`, which is what users get.
         """
-        diagram = cd.library.get(name)
+        diagram = operator(name)
         sizes = lengths(name, diagram, kind)
         values = scalars(name, diagram, sizes)
         title = f"{name}, {kind}, {dtype}, {layout}"

@@ -10,7 +10,7 @@ import pytest
 
 import catdiag as cd
 from benchmarks.gpu.sweep import kept, untouched, within
-from benchmarks.gpu.sweep_list import CONTIGUOUS, KINDS, PLANS, lengths, of_operator, scalars, symbols
+from benchmarks.gpu.sweep_list import CONTIGUOUS, KINDS, PLANS, lengths, names, of_operator, operator, scalars, symbols
 from benchmarks.gpu.sweep_page import LATE, RIGHT, WRONG, Row, page
 
 
@@ -23,15 +23,13 @@ def row(name: str, outcome: str = RIGHT, **further: float) -> Row:
 
 def test_every_operator_has_lengths_of_every_kind() -> None:
     assert {kind for kind, _, _ in PLANS} <= set(KINDS)
-    for name in cd.library.names():
-        diagram = cd.library.get(name)
+    for name in names():
+        diagram = operator(name)
         for kind in KINDS:
             sizes = lengths(name, diagram, kind)
             assert set(sizes) == set(symbols(diagram)) and min(sizes.values()) >= 1
             values = scalars(name, diagram, sizes)
-            assert set(values) == {
-                n for n, ty in zip(diagram.diagram.input_names, diagram.dom, strict=True) if not ty.axes
-            }
+            assert set(values) == {n for n, ty in zip(diagram.input_names, diagram.dom, strict=True) if not ty.axes}
     sizes = lengths("conv2d", cd.library.get("conv2d"), "odd")
     assert sizes["h"] == sizes["y"] + sizes["i"] - 1 and sizes["w"] == sizes["x"] + sizes["j"] - 1
 
@@ -40,6 +38,11 @@ def test_kernels_are_those_of_plans() -> None:
     (case,) = (swept.case for swept in of_operator("l2_norm_linear", [("even", "bf16", CONTIGUOUS)], "H200"))
     plan = cd.library.get("l2_norm_linear").plan("H200", case.sizes)
     assert [kernel.text for kernel in case.kernels] == [plan.code()], case.refused
+
+
+def test_sums_of_columns_are_added_up_in_runs() -> None:
+    cases = [s.case for s in of_operator("rms_norm_gradient", [("odd", "fp16", CONTIGUOUS)], "H200")]
+    assert ["tile in tl.range(pid * run" in kernel.text for case in cases for kernel in case.kernels] == [True]
 
 
 def test_the_page_counts_what_is_right_and_puts_the_slowest_first() -> None:
