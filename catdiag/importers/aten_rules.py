@@ -8,6 +8,7 @@ from catdiag.importers import (
     torch_complex,
     torch_elementwise,
     torch_gathers,
+    torch_losses,
     torch_orders,
     torch_products,
     torch_reductions,
@@ -22,6 +23,7 @@ _REAL: Mapping[str, Rule] = {
     **torch_gathers.RULES,
     **torch_reductions.RULES,
     **torch_products.RULES,
+    **torch_losses.RULES,
     **torch_orders.RULES,
     **torch_resampling.RULES,
 }

@@ -152,6 +152,8 @@ class Factors:
 
     made: list[AxisFactor] = field(default_factory=list)
     all_fixed: bool = False
+    met: list[str] = field(default_factory=list)
+    """Lengths that were built differently and are one, in words."""
 
     def new(self, length: int, hint: str = "", extent: Extent | None = None, fixed: bool = False) -> AxisFactor:
         """A new factor of a length; `hint` is a name for its axis. Raises NotAligned for a length that the trace
@@ -328,7 +330,8 @@ class Factors:
         return two_axes
 
     def equate(self, left: Extent, right: Extent) -> None:
-        """Makes two extents one. Raises NotAligned where they were built differently."""
+        """Makes two extents one: that of the example where they were built differently. Raises NotAligned where their
+        lengths differ."""
         a, b = extent_of(left), extent_of(right)
         if a is b:
             return
@@ -344,11 +347,11 @@ class Factors:
             for p, q in pairs:
                 self.equate(p, q)
             b.same_as = a
-        elif a.fixed or b.fixed:
+        else:  # a sum and a product, say: no sizes but the example's are known to be both
+            if not (a.fixed or b.fixed):
+                self.met.append(f"a length of {self._terms(a)} is one of {self._terms(b)}: lengths are fixed")
             self.fix(a)
             self.fix(b)
-        else:
-            raise NotAligned(f"a length of {self._terms(a)} meets one of {self._terms(b)}")
 
     def rest(self, whole: Extent, away: Sequence[Extent]) -> Extent | None:
         """What is left of an extent without others, of which a symbol becomes the sum of both. None for a product, and

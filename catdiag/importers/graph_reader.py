@@ -128,12 +128,12 @@ class GraphReader:
     def built(self, names: AxisNames, merged_results: bool = True) -> Imported:
         """The program that was read; without `merged_results` a result has an axis for each factor of a dimension."""
         diagram = self.builder.build(self.outputs, names, merged_results)
-        notes, arrays, sources = dict.fromkeys(self.builder.notes), self.arrays, self.sources
+        notes = dict.fromkeys((*self.builder.notes, *self.builder.factors.met))
         sizes = [
             (names.size(f.extent), n) for dim, n in self.builder.at_least for f in self.builder.factors.resolve(dim)
         ]
         example = Example(
-            tuple(arrays), names.example(), tuple(notes), tuple(sources), dict(self.builder.functions),
+            tuple(self.arrays), names.example(), tuple(notes), tuple(self.sources), dict(self.builder.functions),
             assume=tuple(dict.fromkeys(f"{size} >= {n}" for size, n in sizes if isinstance(size, str) and n > 1)),
             original=self.original(),
         )  # fmt: skip

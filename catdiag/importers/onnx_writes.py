@@ -99,13 +99,11 @@ _MODES = {"none": 0, "mean": 1, "sum": 2}
 @rule("SoftmaxCrossEntropyLoss", "NegativeLogLikelihoodLoss")
 def _loss(b: ProgramBuilder, call: AtenCall) -> Any:
     scores, target, weight = operands(call, 3)
-    if weight is not None:
-        raise Unsupported(f"{call.name} with weights of classes")
     logits = as_array(b, scores)
     name = "cross_entropy_loss" if call.name.startswith("Softmax") else "nll_loss_nd"
     made = aten(
         b, name, self=logits, target=as_array(b, target), reduction=_MODES[call.get("reduction", "mean")],
-        ignore_index=call.get("ignore_index", -100),
+        ignore_index=call.get("ignore_index", -100), weight=None if weight is None else as_array(b, weight),
     )  # fmt: skip
     if len(call.shapes) == 1:
         return made

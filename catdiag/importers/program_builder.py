@@ -174,12 +174,11 @@ class ProgramBuilder(ValueBuilder):
             if found is not None:
                 return found
         if even and total % length == 0 and start % length == 0 and extent_of(dim[0].extent).op != "+":
-            outer, inner = self.factors.regroup(dim, [total // length, length])
-            for factor in self.factors.resolve(outer):
+            halved = self.divided(value, place, [total // length, length])
+            for factor in self.factors.resolve(halved.dims[place]):
                 self.factors.fix(factor.extent)
             taken = f"{start}:{start + length} of {total}"
             self.notes.append(f"{taken} is read as one of {total // length} parts ({self.line or 'no line'})")
-            halved = self.view(value, [*value.dims[:place], outer, inner, *value.dims[place + 1 :]])
             return self.selected(halved, place, start // length)
         if len(dim) == 1 and start == 0 and value.along is not None and value.positions is None and self.read_parts:
             return self.renamed(value, [(dim[0], self.factors.new(length, dim[0].hint))])

@@ -39,7 +39,7 @@ from catdiag.importers.torch_complex import of_pairs
 from catdiag.importers.torch_decompositions import operation_name
 from catdiag.importers.torch_elementwise import WRAPPED, converted
 from catdiag.importers.torch_graph import STOPS, exported_graph, imported_torch, title_of_module
-from catdiag.importers.torch_products import marks_ignored
+from catdiag.importers.torch_losses import marks_ignored
 from catdiag.importers.torch_results import Place, in_one_order, places_of_results
 from catdiag.importers.torch_runs import TorchRun
 from catdiag.importers.torch_symbols import TorchLengths, bound_arguments, dimension_names

@@ -5,18 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any
 
 from catdiag.frontend import builder as frontend
-from catdiag.frontend import elementwise, nn
-from catdiag.frontend.indexing import gather
+from catdiag.frontend import elementwise
 from catdiag.importers.dimensions import AxisFactor, Dimension, Extent, extent_of
 from catdiag.importers.imported_values import ArrayValue, Environment
 from catdiag.importers.program_builder import ProgramBuilder
 from catdiag.importers.size_roots import recognized_number
 from catdiag.importers.torch_calls import AtenCall, Rule, Unsupported, adding, place
-from catdiag.importers.torch_decompositions import operation_name
 from catdiag.importers.torch_reductions import softmax_over
 from catdiag.importers.torch_resampling import transposed
 
@@ -154,8 +151,7 @@ def _grouped(
     def split(a: ArrayValue) -> ArrayValue:
         k = len(a.dims) - 3
         length = b.length(a.dims[k])
-        outer, inner = b.factors.regroup(a.dims[k], [count, length // count]) if length > 1 else ((), ())
-        return b.view(a, [*a.dims[:k], outer, inner, *a.dims[k + 1 :]])
+        return b.divided(a, k, [count, length // count] if length > 1 else [1, 1])
 
     key, value = (b.view(v, [*v.dims[: heads + 1], (), *v.dims[heads + 1 :]]) for v in (key, value))
     return split(query), key, value, mask if mask is None or len(mask.dims) < 3 else split(mask)
@@ -184,63 +180,6 @@ def _bilinear(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     return made if bias is None else b.pointwise([made, bias], lambda a, c: a + c)
 
 
-_NONE_IGNORED = -100
-"""The default of `ignore_index`, which is no class."""
-_LOSSES = ("cross_entropy_loss", "nll_loss_nd", "nll_loss")
-
-
-def marks_ignored(program: Any) -> bool:
-    """Whether an exported program or its example speaks of the default of `ignore_index` beside its losses: so it has
-    targets that are no classes."""
-    calls = [n for n in program.graph.nodes if n.op == "call_function"]
-    nodes = [n for n in calls if operation_name(n.target) not in _LOSSES]
-    tree, fake = import_module("torch.utils._pytree"), import_module("torch._subclasses").FakeTensor
-    tensors = tree.tree_leaves((program.example_inputs, program.state_dict, program.constants))
-    whole = [t for t in tensors if hasattr(t, "is_floating_point") and not (t.is_floating_point() or t.is_complex())]
-    if any(not isinstance(t, fake) and not t.is_meta and bool((t == _NONE_IGNORED).any()) for t in whole):
-        return True
-    return any(a == _NONE_IGNORED for n in nodes for a in (*n.args, *n.kwargs.values()) if isinstance(a, int))
-
-
-@rule(*_LOSSES)
-def _cross_entropy(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
-    logits, target = call["self"], call["target"]
-    smoothing = call.get("label_smoothing", 0.0)
-    if call.get("weight") is not None or target.element != "int":
-        raise Unsupported(f"{call.name} with weights or probabilities")
-    of_classes = min(len(logits.dims) - 1, 1)
-    others = [k for k in range(len(logits.dims)) if k != of_classes]
-    for place_of_target, k in enumerate(others):
-        target = b.aligned(target, place_of_target, logits.dims[k])
-    logits = b.materialized(logits, logits.dims)
-    target = b.materialized(target, [logits.dims[k] for k in others])
-    classes = b.factors.resolve(logits.dims[of_classes])
-    rows = b.factors.resolve(f for k in others for f in logits.dims[k])
-    ignored = call.get("ignore_index", _NONE_IGNORED)
-    every = ignored == _NONE_IGNORED and not b.ignores_targets
-    if every:
-        b.notes.append(f"{call.name}: targets equal to ignore_index are not left out ({b.line or 'no line'})")
-
-    def make(env: Environment) -> Any:
-        array, name = env.merged(env[logits], classes)
-        counts = None if every else env[target] != ignored
-        wanted = env[target] if counts is None else elementwise.where(counts, env[target], 0)
-        chosen = gather(array, name, wanted)
-        if smoothing:  # a part of the probability is spread over all classes
-            chosen = (1 - smoothing) * chosen + smoothing * frontend.mean(array, name)
-        loss = nn.logsumexp(array, name) - chosen if call.name == "cross_entropy_loss" else -chosen
-        loss = loss if counts is None else elementwise.where(counts, loss, 0)
-        mode = call.get("reduction", 1)
-        if mode == 0 or not rows:
-            return loss
-        if mode == 1 and counts is not None:
-            return frontend.sum(loss, env.of(rows)) / frontend.sum(elementwise.where(counts, 1, 0), env.of(rows))
-        return (frontend.mean if mode == 1 else frontend.sum)(loss, env.of(rows))
-
-    each = call.get("reduction", 1) == 0
-    return b.emit([logits.dims[k] for k in others] if each else [], rows if each else (), make)
-
-
 # -- windows ---------------------------------------------------------------------------------------------
 
 
@@ -262,9 +201,7 @@ def windows(b: ProgramBuilder, value: ArrayValue, k: int, how: Window) -> ArrayV
     width, length = b.length(window), b.length(value.dims[k])
     count = (length + pad[0] + pad[1] - dilation * (width - 1) - 1) // stride + 1
     if pad == (0, 0) and width == stride and dilation == 1 and length % width == 0:
-        outer, inner = b.factors.regroup(value.dims[k], [count, width])
-        seen = b.view(value, [*value.dims[:k], outer, inner, *value.dims[k + 1 :]])
-        return b.aligned(seen, k + 1, window)
+        return b.aligned(b.divided(value, k, [count, width]), k + 1, window)
     if len(b.factors.resolve(value.dims[k])) > 1:
         value = b.joined_dimension(value, k)
     full = b.materialized(value, [value.dims[k]])
@@ -313,11 +250,8 @@ def _correlated(b: ProgramBuilder, call: AtenCall, value: ArrayValue, weight: Ar
     rank = len(weight.dims) - 2
     stride, dilation = _list(call["stride"], rank), _list(call["dilation"], rank)
     pads = _pads(call["padding"], b, weight, dilation, rank)
-    outer = [
-        b.factors.regroup(v.dims[k], [groups, b.length(v.dims[k]) // groups]) for v, k in ((value, 1), (weight, 0))
-    ]
-    value = b.view(value, [value.dims[0], *outer[0], *value.dims[2:]])
-    weight = b.view(weight, [*outer[1], *weight.dims[1:]])
+    value = b.divided(value, 1, [groups, b.length(value.dims[1]) // groups])
+    weight = b.divided(weight, 0, [groups, b.length(weight.dims[0]) // groups])
     for k in range(rank):
         value = windows(b, value, 3 + 2 * k, Window(weight.dims[3 + k], stride[k], pads[k], dilation[k], 0.0))
     places = [f"y{k}" for k in range(rank)]

@@ -244,8 +244,7 @@ def _rms_norm(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
 @rule("group_norm")
 def _group_norm(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     value, groups, eps = call["input"], call["num_groups"], call["eps"]
-    outer, inner = b.factors.regroup(value.dims[1], [groups, b.length(value.dims[1]) // groups])
-    split = b.view(value, [value.dims[0], outer, inner, *value.dims[2:]])
+    split = b.divided(value, 1, [groups, b.length(value.dims[1]) // groups])
 
     def norm(a: Any, over: str) -> Any:
         centered = a - _mean(a, over)

@@ -253,11 +253,8 @@ def transposed(b: ProgramBuilder, call: AtenCall, value: ArrayValue, weight: Arr
         _integers(call.get(n, d), rank)
         for n, d in (("stride", 1), ("padding", 0), ("dilation", 1), ("output_padding", 0))
     )
-    inner = [
-        b.factors.regroup(v.dims[k], [groups, b.length(v.dims[k]) // groups]) for v, k in ((value, 1), (weight, 0))
-    ]
-    value = b.view(value, [value.dims[0], *inner[0], *value.dims[2:]])
-    weight = b.view(weight, [*inner[1], *weight.dims[1:]])
+    value = b.divided(value, 1, [groups, b.length(value.dims[1]) // groups])
+    weight = b.divided(weight, 0, [groups, b.length(weight.dims[0]) // groups])
     places, taps, letters = [f"y{k}" for k in range(rank)], [f"k{k}" for k in range(rank)], ["b", "g", "c"]
     output: list[list[str]] = []
     at = 3

@@ -112,10 +112,9 @@ def _slice(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     if step != 1:
         if start >= step or stop <= length - step + start or length % step:
             return _each(b, value, k, (start, stop, step))
-        outer, inner = b.factors.regroup(value.dims[k], [length // step, step])
-        for factor in b.factors.resolve(inner):
+        split = b.divided(value, k, [length // step, step])
+        for factor in b.factors.resolve(split.dims[k + 1]):
             b.factors.fix(factor.extent)
-        split = b.view(value, [*value.dims[:k], outer, inner, *value.dims[k + 1 :]])
         return b.selected(split, k + 1, start)
     if stop - start == 1 and length > 1:
         if start == length - 1:

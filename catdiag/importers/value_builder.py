@@ -12,7 +12,7 @@ from typing import Any
 from catdiag.frontend.indexing import indexed
 from catdiag.frontend.reshape import axis_of
 from catdiag.frontend.tracing import Traced, running
-from catdiag.importers.dimensions import AxisFactor, Dimension, Extent, Factors
+from catdiag.importers.dimensions import AxisFactor, Dimension, Extent, Factors, NotAligned
 from catdiag.importers.imported_values import ArrayValue, Environment, Make, Operand, Swap
 from catdiag.importers.positions import NotPositional, Positions
 from catdiag.util.errors import CatdiagError
@@ -215,6 +215,18 @@ class ValueBuilder:
             away = [(a, self.factors.copy(a)) for a, _ in pairs if a in own]
             value = self.renamed(value, [*away, *((b, a) for a, b in pairs)])
         return value
+
+    def divided(self, value: ArrayValue, place: int, lengths: Sequence[int]) -> ArrayValue:
+        """A value with dimensions of these lengths in place of one. Across its factors, where they are of other lengths
+        (2 x 3 as 3 x 2), the elements are read in the new order, and its length is fixed."""
+        try:
+            parts = self.factors.regroup(value.dims[place], lengths)
+        except NotAligned:
+            found = [f.length for f in self.factors.resolve(value.dims[place])]
+            self.notes.append(f"{found} is cut as {[*lengths]}: lengths are fixed ({self.line or 'no line'})")
+            value = self.joined_dimension(value, place, fixed=True)
+            parts = self.factors.regroup(value.dims[place], lengths)
+        return self.view(value, [*value.dims[:place], *parts, *value.dims[place + 1 :]])
 
     def joined_dimension(self, value: ArrayValue, place: int, fixed: bool = False) -> ArrayValue:
         """A value whose dimension of several factors is one axis, as long as their product; of `fixed` length, it may

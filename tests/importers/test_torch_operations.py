@@ -261,6 +261,13 @@ SEVERAL: Sequence[tuple[str, Callable[..., Any], tuple[Any, ...]]] = [
     ("cross_entropy", F.cross_entropy, (real(4, 9), integers(9, 4))),
     ("cross_entropy ignoring a class", lambda a, y: F.cross_entropy(a, y, ignore_index=1),
      (real(4, 3), torch.tensor([1, 0, 2, 1]))),
+    ("cross_entropy with weights", lambda a, y, w: F.cross_entropy(a, y, w, ignore_index=1, label_smoothing=0.1),
+     (real(4, 3), torch.tensor([1, 0, 2, 1]), positive(3))),
+    ("cross_entropy with weights of a row", F.cross_entropy, (real(3), torch.tensor(2), positive(3))),
+    ("cross_entropy of probabilities", lambda a, t, w: F.cross_entropy(a, t, w, label_smoothing=0.1),
+     (real(2, 3, 5), positive(2, 3, 5), positive(3))),
+    ("nll_loss with weights", lambda a, y, w: F.nll_loss(a, y, w), (real(2, 3, 5), integers(3, 2, 5), positive(3))),
+    ("parts across factors", lambda a: a.view(2, 3, 4, 5).transpose(0, 1).reshape(24, 5).chunk(3), (real(24, 5),)),
     ("layer_norm weights", lambda a, w, b: F.layer_norm(a, (5,), w, b), (real(2, 5), real(5), real(5))),
     (
         "batch_norm",

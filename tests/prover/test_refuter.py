@@ -60,6 +60,11 @@ RARE = {
         lambda A, E: A + cd.reindex(E, "x", e=cd.abs(1 - cd.index("x")) + 7),
         lambda A, E: A + cd.reindex(E, "x", e=cd.abs(8 - cd.index("x"))),
     ),
+    "windows in another order": (
+        "x, k=3",
+        lambda A, K: cd.sum(cd.window(A, "x", "p k=3") * K, "k"),
+        lambda A, K: cd.sum(cd.window(A, "x", "p k=3") * cd.reverse(K, "k"), "k"),
+    ),
     "a function twice": ("x", lambda A: cd.apply("f", cd.apply("f", A)), lambda A: cd.apply("f", A)),
     "a difference of cubics": (
         "x",

@@ -19,6 +19,7 @@ from catdiag.prover.refute import exact_execution, exact_reals, float_screening
 from catdiag.prover.refute.candidate_inputs import Batch, Drawer, Pool, TrialPoint
 from catdiag.prover.refute.counterexample_data import Counterexample
 from catdiag.prover.refute.function_interpretations import Free
+from catdiag.prover.refute.read_ranges import conditions_of_reads
 from catdiag.prover.subterms import subterms
 
 if TYPE_CHECKING:
@@ -79,8 +80,8 @@ class Comparison:
         self.left, self.right = guarded(statement)
         self.declared: list[Mapping[str, Any]] = list(self.left["inputs"])
         self.assume: list[Any] = list(statement["assume"])
-        self.in_range: list[Any] = _ranges(self.left)
-        """Conditions on sizes for the positions that the left side reads; not all of these need be read."""
+        self.in_range: list[Any] = conditions_of_reads(self.left, self.right)
+        """Conditions on sizes for the positions that are read; not all of these need be read."""
         self._positions, self._read = _with_positions(self.left)
         mentioned = set().union(
             *map(symbols_of, self.assume), *map(exact_execution.symbols_of, (self.left, self.right))
@@ -312,18 +313,6 @@ def _positions(*programs: Mapping[str, Any]) -> dict[int, list[Any]]:
                         if node["args"][k] < len(inputs) and axis in own:
                             found.setdefault(node["args"][k], []).append(own[axis])
     return found
-
-
-def _ranges(program: Mapping[str, Any]) -> list[list[Any]]:
-    """For each axis of an input that is read at numbers, that these positions are in it."""
-    inputs, least = program["inputs"], dict[str, int]()
-    for node in program["nodes"]:
-        for source, read in zip(node["args"], node["reads"], strict=False) if node["op"] == "view" else ():
-            sizes = dict(inputs[source]["axes"]) if source < len(inputs) else {}
-            for axis, at in read["at"].items():
-                if isinstance(at, int) and isinstance(size := sizes.get(axis), str):
-                    least[size] = max(at + 1, least.get(size, 1))
-    return [["le", n, size] for size, n in least.items() if n > 1]
 
 
 def _with_positions(program: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[str]]:
