@@ -8,6 +8,7 @@ import pytest
 
 import catdiag as cd
 from catdiag.category.diagram import diagram_of
+from catdiag.codegen.python_source import read_code
 from catdiag.codegen.triton.triton_module import module
 from catdiag.execute.size_inference import tile_bounds
 from catdiag.measure.bench_kernels import kernels_of, planned
@@ -15,6 +16,8 @@ from catdiag.planner.compiled_plan import compiled_of
 from catdiag.planner.fit import fit
 from catdiag.rewrite import group
 from catdiag.rewrite.stream import fold_search
+from catdiag.runtime import machine_code
+from catdiag.runtime.abstract_interpreter.shared_memory import shared_of_launch
 from catdiag.runtime.machine_code import binaries
 from catdiag.util.errors import CatdiagError
 
@@ -38,6 +41,16 @@ def scores(A: Any, B: Any) -> Any:
 def of_computed_values(Q: Any, K: Any, V: Any) -> Any:
     weights = cd.maximum(cd.einsum("q d, x d -> q x", Q, K), 0)
     return cd.einsum("q x, x v -> q v", weights, V * V)
+
+
+@cd.algorithm("q d, x d, x v -> q v", name="of_values")
+def of_values(Q: Any, K: Any, V: Any) -> Any:
+    return cd.einsum("q x, x v -> q v", cd.maximum(cd.einsum("q d, x d -> q x", Q, K), 0), V)
+
+
+@cd.algorithm("q d, h x d, h x v -> q v", name="of_heads")
+def of_heads(Q: Any, K: Any, V: Any) -> Any:
+    return cd.einsum("h q x, h x v -> q v", cd.maximum(cd.einsum("q d, h x d -> h q x", Q, K), 0), V)
 
 
 def windows(*streamed: str) -> cd.category.Diagram:
@@ -69,6 +82,30 @@ class TestCompiled:
         kernel = compiled_of(form, cd.library.get("expert_mlps"), {"g_e": 1, "g_t": 64, "g_o": 32}, kind)
         (code,) = kernel.binaries({"e": 8, "t": 101, "d": 144, "f": 176, "o": 144})
         assert not code.unwritten_registers
+
+    def test_narrow_factors_that_are_read_by_addresses_are_multiplied_by_single_warps(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        form = group.find(fold_search.find(of_values.diagram, "x").diagram, ["q", "v"])
+        kernel = compiled_of(form, of_values, {"g_q": 64, "g_v": 16, "s_x": 64}, "fp16", stages=3)
+        sizes = {"q": 203, "x": 331, "d": 64, "v": 80}
+        (boxed,) = kernel.binaries(sizes)
+        made = machine_code._argument
+
+        def transposed(*given: Any) -> Any:
+            return made(*given).mT.contiguous().mT
+
+        monkeypatch.setattr(machine_code, "_argument", transposed)
+        (addressed,) = kernel.binaries(sizes)
+        assert ["mma.sync" in code.assembly for code in (boxed, addressed)] == [False, True]
+
+    @pytest.mark.parametrize(("columns", "stages"), [(16, 2), (64, 3)])
+    def test_merged_rows_are_read_where_they_are_copied_to(self, columns: int, stages: int) -> None:
+        form = group.find(fold_search.find(of_heads.diagram, "x").diagram, ["q", "v"])
+        kernel = compiled_of(form, of_heads, {"g_q": 64, "g_v": columns, "s_x": 16}, stages=stages)
+        sizes = {"q": 256, "x": 512, "d": 128, "v": 128, "h": 8}
+        (code,), (launch,) = kernel.binaries(sizes), kernel.launches(sizes)
+        assert 0 <= code.shared - shared_of_launch(read_code(kernel.text), launch, 9).bytes < 1024
 
     def test_products_of_8_bits_sum_32_at_least(self) -> None:
         form = group.find(scores.diagram, ["q", "x"])

@@ -123,6 +123,14 @@ def made_in_registers(node: TileNode, converted: bool) -> bool:
     return node.kind != "load" or converted
 
 
+def boxes_of_load(node: TileNode) -> str:
+    """The name of the boxes that a factor is read in where the copy engine can, if it is loaded so."""
+    while node.kind == "relabel":
+        (node,) = node.args
+    boxes = node.data[4] if node.kind == "load" else None
+    return "" if boxes is None or not boxes.looped else str(boxes.name)
+
+
 def made_in_loop(node: TileNode, converted: bool) -> bool:
     """Whether a factor, `converted` or not, is computed in a loop of blocks that it loads, and of no product."""
     while node.kind == "relabel":

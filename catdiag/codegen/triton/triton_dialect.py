@@ -119,15 +119,15 @@ def _batched_dot_of_registers{own}(x, y):
     return found
 ''',
     "_dot_of_registers": '''@{jit}.jit
-def _dot_of_registers{own}(x, y, total):
-    """A product of matrices of which the first is made in registers, and the second too or before all loops; added to
-    `total`, which may be None.
+def _dot_of_registers{own}(x, y, total, in_one_place: {tl}.constexpr = True):
+    """A product of matrices of which the first is made in registers, added to `total`, which may be None. The second
+    is always in one place in shared memory if it is made in registers too, or read before all loops, or by addresses.
 
-    With 64 rows and fewer than 64 columns it is made transposed, by instructions of single warps: for one of a
+    With 64 rows and fewer than 64 columns it is then made transposed, by instructions of single warps: for one of a
     warpgroup that reads `x` from registers, and `y`, narrow and always in one place, from shared memory, ptxas 12.8
     computes the address of all but the first 16 rows of `y` from a register that nothing has written.
     """
-    if x.shape[0] >= 64 and y.shape[1] < 64:
+    if in_one_place and x.shape[0] >= 64 and y.shape[1] < 64:
         if total is None:
             found = {tl}.trans({tl}.dot({tl}.trans(y), {tl}.trans(x)))
         else:

@@ -41,6 +41,7 @@ from catdiag.codegen.triton.tile_nodes import (
     Dim,
     Scope,
     TileNode,
+    boxes_of_load,
     is_outer_product,
     made_in_loop,
     made_in_registers,
@@ -389,11 +390,14 @@ class TritonPrinter:
         start, precision = () if accumulator is None else (accumulator,), self.precision(a, b)
         single = bool(batch) and all(d.length == 1 for d in batch) and not (start or precision)
         of_registers = not precision and (single or not batch) and made_in_registers(a, kinds[0] is not None)
-        of_registers = of_registers and (b.scope.parent is None or made_in_registers(b, kinds[1] is not None))
-        function, total = "tl.dot", start
+        total: tuple[PythonExpression, ...] = start
+        function = "tl.dot"
         if of_registers:
             self.helpers.add(function := "_dot_of_registers")
             total = start or (Number(None),)
+            if b.scope.parent is not None and not made_in_registers(b, kinds[1] is not None) and not single:
+                boxes = boxes_of_load(b)  # which are copied to one of several places in each iteration
+                total += (compared(Name(boxes), "is", Number(None)),) if boxes else ()
         if single:
             self.helpers.add(function := "_batched_dot_of_registers" if of_registers else "_batched_dot")
             total = ()

@@ -390,6 +390,10 @@ class Calls:
             warps = tuple(value.layout.warps[a] for a in order)
             layout = RegisterLayout(steps, warps, 0, list(order).index(value.layout.contiguous))
         last = tuple(order[:-2]) == tuple(range(len(order) - 2))
+        load = None if value.direct is None else self.trace.loads[value.direct]
+        if load is not None and sum(n != 1 for n in load.shape) > len(shape):  # merged rows, which are copied for that
+            load.others = True
+            value = replace(value, direct=None, factors=None, defined_at=self.now())
         return replace(
             value, shape=shape, unit=unit, layout=layout, swapped=not value.swapped, fresh=0,
             permuted=value.permuted or not last,
@@ -419,6 +423,9 @@ class Calls:
                 if (value.permuted or value.swapped) and value.layout is not None and 1 not in shape:
                     layout = value.layout.squeezed(value.shape)
                 return replace(value, shape=shape, unit=None, layout=layout, fresh=0, squeezed=squeezed)
+            if load.described and len(shape) == 2 and shape[-1] == value.shape[-1] and not value.permuted:
+                # Rows that are merged are as they lie in shared memory, where a product reads them.
+                return replace(value, shape=shape, unit=None, layout=None, fresh=0, squeezed=True)
             load.others = True
         return replace(
             value, shape=shape, unit=None, direct=None, layout=None, fresh=0, expanded=None, factors=None,
