@@ -390,10 +390,8 @@ class Calls:
             warps = tuple(value.layout.warps[a] for a in order)
             layout = RegisterLayout(steps, warps, 0, list(order).index(value.layout.contiguous))
         last = tuple(order[:-2]) == tuple(range(len(order) - 2))
-        load = None if value.direct is None else self.trace.loads[value.direct]
-        if load is not None and sum(n != 1 for n in load.shape) > len(shape):  # merged rows, which are copied for that
-            load.others = True
-            value = replace(value, direct=None, factors=None, defined_at=self.now())
+        if value.direct is not None and self.trace.loads[value.direct].merged_in(shape):
+            value = self.made(value)
         return replace(
             value, shape=shape, unit=unit, layout=layout, swapped=not value.swapped, fresh=0,
             permuted=value.permuted or not last,
@@ -415,17 +413,13 @@ class Calls:
             raise self.fail(node, f"a tile of shape {value.shape} cannot have shape {shape}: expected as many entries")
         if value.direct is not None:
             load = self.trace.loads[value.direct]
-            if [n for n in shape if n != 1] == [n for n in value.shape if n != 1] and shape:
-                # Axes of length 1 are added and removed without a copy. Where a product may read registers (not on
-                # Blackwell), its first factor does, unless they were before the last two axes of a block.
+            if load.lies_in(value, shape):
+                # A first factor may be in registers, unless axes of length 1 were before the last two of a block.
                 squeezed = load.described and any(n != 1 for n in load.shape[:-2])
                 layout = self.blocked(shape, len(shape) - 1, load.vector)
                 if (value.permuted or value.swapped) and value.layout is not None and 1 not in shape:
                     layout = value.layout.squeezed(value.shape)
                 return replace(value, shape=shape, unit=None, layout=layout, fresh=0, squeezed=squeezed)
-            if load.described and len(shape) == 2 and shape[-1] == value.shape[-1] and not value.permuted:
-                # Rows that are merged are as they lie in shared memory, where a product reads them.
-                return replace(value, shape=shape, unit=None, layout=None, fresh=0, squeezed=True)
             load.others = True
         return replace(
             value, shape=shape, unit=None, direct=None, layout=None, fresh=0, expanded=None, factors=None,
@@ -464,12 +458,12 @@ class Calls:
         kind = "int32" if integer else "fp32" if out is None else self.named_type(out)
         split = isinstance(precision, TileValue) and precision.known == "tf32x3" and left.dtype == "fp32"
         if split:
-            left, right = self.split(left), self.split(right)
+            left, right = self.made(left), self.made(right)
         found = replace(self.product(left, right, exact, 2 if split else 1), dtype=kind)
         return replace(found, fresh=0) if len(values) > 2 or "acc" in named else found
 
-    def split(self, value: TileValue) -> TileValue:
-        """A factor that a product reads in parts, which are computed of it."""
+    def made(self, value: TileValue) -> TileValue:
+        """A factor of which a product reads a copy, or parts that are computed of it."""
         if value.direct is not None:
             self.trace.loads[value.direct].others = True
         return replace(value, direct=None, defined_at=self.hoisted(value))

@@ -145,6 +145,17 @@ class TracedLoad:
     others: bool = False
     reduced: bool = False
 
+    def lies_in(self, value: TileValue, shape: Shape) -> bool:
+        """Whether a shape is made of the load, a `value`, without a copy: axes of length 1 come or go, or axes
+        before the last one of a box are merged."""
+        same = bool(shape) and [n for n in shape if n != 1] == [n for n in value.shape if n != 1]
+        merged = len(shape) == 2 and shape[-1] == value.shape[-1] and not value.permuted
+        return same or (self.described and merged)
+
+    def merged_in(self, shape: Shape) -> bool:
+        """Whether axes of the load are one in a shape: as rows lie in shared memory, but not the other way round."""
+        return sum(n != 1 for n in self.shape) > len(shape)
+
 
 @dataclass(frozen=True)
 class TracedStore:
