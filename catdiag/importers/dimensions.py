@@ -148,10 +148,14 @@ def extent_of(extent: Extent) -> Extent:
 
 @dataclass
 class Factors:
-    """All factors of a program that is being imported. With `all_fixed`, sizes are the numbers of the example."""
+    """All factors of a program that is being imported. With `all_fixed`, sizes are the numbers of the example; with
+    `all_alike`, those that are equal in the example are equal."""
 
     made: list[AxisFactor] = field(default_factory=list)
     all_fixed: bool = False
+    all_alike: bool = False
+    by_length: dict[int, Extent] = field(default_factory=dict)
+    """What dimensions of a length have in common, where all of one length are alike."""
     met: list[str] = field(default_factory=list)
     """Lengths that were built differently and are one, in words."""
 
@@ -163,6 +167,8 @@ class Factors:
                 raise NotAligned(f"the length {length.text} is {int(length)} in the example: expected a longer one")
             extent = extent or length.extent
             fixed = fixed or extent is None
+        if self.all_alike and extent is None and not fixed and length > 1:
+            extent = self.by_length.setdefault(int(length), Extent(int(length)))
         factor = AxisFactor(len(self.made), extent or Extent(int(length), fixed or self.all_fixed), hint)
         self.made.append(factor)
         return factor

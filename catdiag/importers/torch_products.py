@@ -238,6 +238,11 @@ def _place_factor(b: ProgramBuilder, old: AxisFactor, count: int, longer: int, s
     if stride == 1 and longer > 0:
         return b.factors.sum([old.extent, Extent(longer, fixed=True)], old.hint)
     extent = extent_of(old.extent)
+    if stride == 1 and any(t.fixed and t.length == -longer for t in b.factors.terms(extent)):
+        # Of an array that was padded before: the windows are as many as its elements were.
+        kept = b.factors.rest(extent, [Extent(-longer, fixed=True)])
+        if kept is not None:
+            return b.factors.new(count, old.hint, kept)
     return b.factors.new(count, old.hint, Extent(count, fixed=extent.fixed, free=True))
 
 

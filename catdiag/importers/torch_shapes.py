@@ -129,6 +129,8 @@ def _slice(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     from_end = isinstance(begin, int) and (end is None or (isinstance(end, int) and end < 0))
     if from_end and not cover and stop > start and (not even or start % (stop - start) or length % (stop - start)):
         count = stop - start if begin < 0 else b.without(value.dims[k], length - (stop - start))
+        if begin < 0:  # a shorter one would give all that it has
+            b.at_least.append((value.dims[k], -_int(begin)))
         return b.traced_part(value, k, begin, end, count)
     return b.part(value, k, start, stop - start, even, cover)
 

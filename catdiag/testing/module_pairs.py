@@ -55,8 +55,8 @@ class ModulePair:
     others: Mapping[str, Callable[[], ModulePair]] = field(default_factory=dict, repr=False, compare=False)
     """The same modules read in other ways: `plain`, with no number read as a function of a size, and the lengths of
     what is read at a position; `masked`, with the least number of a type read as minus infinity, and softplus without a
-    threshold; `truth values`, with what holds only 0 and 1 in the example read as such; `fixed`, at the sizes of the
-    example; and several of these."""
+    threshold; `alike`, with one size for all lengths that are equal in the example; `truth values`, with what holds
+    only 0 and 1 in the example read as such; `fixed`, at the sizes of the example; and several of these."""
 
     @staticmethod
     def imported(
@@ -71,6 +71,8 @@ class ModulePair:
         again = partial(ModulePair.imported, first, second, example, parameters)
         plain = {"read_roots": False}
         others = {
+            "alike": partial(again, equal_sizes=True),
+            "masked alike": partial(again, equal_sizes=True, read_least=True),
             "masked": partial(again, read_least=True), "plain": partial(again, **plain),
             "truth values": partial(again, read_masks=True),
             "masked truth values": partial(again, read_masks=True, read_least=True),
@@ -173,7 +175,7 @@ def prove_modules(pair: ModulePair, prove: Proving, assume: Sequence[str] = ()) 
     """
     runs = pair.runs
     try:
-        theorem, notes, restricted = _proved(pair, prove, assume)
+        theorem, notes, restricted, runs = _proved(pair, prove, assume)
     except Refuted as error:
         if runs is None:
             raise
@@ -223,14 +225,19 @@ def _refute_at_the_example(pair: ModulePair, prove: Proving, assume: Sequence[st
             raise fixed.runs.with_its_run(error) from None
 
 
+_ALIKE = "proved where lengths that are equal in the example are equal"
 _MASKS = "it is not about masks with other numbers than 0 and 1"
 _ONLY = "proved at the sizes of the example only"
 
 
-def _proved(pair: ModulePair, prove: Proving, assume: Sequence[str]) -> tuple[Theorem, tuple[str, ...], bool]:
-    """The theorem about two modules as they were imported, notes, and whether it leaves rows out that are masked."""
+_Found = tuple["Theorem", tuple[str, ...], bool, OriginalPrograms | None]
+
+
+def _proved(pair: ModulePair, prove: Proving, assume: Sequence[str]) -> _Found:
+    """The theorem about two modules as they were imported, notes, whether it leaves rows out that are masked, and what
+    it is compared with: both modules at the sizes that the theorem is about."""
     try:
-        return prove(pair.first, pair.second, (*assume, *pair.assume)), pair.notes, False
+        return prove(pair.first, pair.second, (*assume, *pair.assume)), pair.notes, False, pair.runs
     except (Refuted, Undecided) as error:
         failure = error
     if isinstance(failure, Refuted) and pair.holds_others(failure):
@@ -252,7 +259,8 @@ def _proved(pair: ModulePair, prove: Proving, assume: Sequence[str]) -> tuple[Th
         except Undecided:
             continue
         else:
-            return theorem, (*weaker.notes, note), "masked" in way or "truth" in way
+            runs = weaker.runs if "alike" in way else pair.runs
+            return theorem, (*weaker.notes, note), "masked" in way or "truth" in way, runs
     if genuine:
         raise failure
     raise Undecided(
@@ -267,6 +275,8 @@ def _weaker(pair: ModulePair) -> Iterator[tuple[str, ModulePair, str]]:
     only = f"{_ONLY}, {pair.at_the_example}"
     said = {
         "masked": "it is not about rows that are masked whole, scores that low, or softplus above its threshold",
+        "alike": _ALIKE,
+        "masked alike": f"{_ALIKE}, without rows that are masked whole, or scores that low",
         "truth values": _MASKS,
         "masked truth values": f"{_MASKS}, nor about rows that are masked whole, or scores that low",
         "plain": "numbers are taken as they are, and lengths of what is read at some position: else it was not proved",
@@ -275,12 +285,15 @@ def _weaker(pair: ModulePair) -> Iterator[tuple[str, ModulePair, str]]:
         "fixed plain": f"{only}, with numbers as they are",
     }
     notes = {pair.notes}
+    several = len(set(pair.sizes.values())) < len(pair.sizes)
     for way, note in said.items():
+        if "alike" in way and not several:
+            continue
         try:
             weaker = pair.others[way]()
         except CatdiagError:
             # What is read otherwise may have no meaning: minus infinity is divided by nothing.
             continue
-        if weaker.notes not in notes or way == "fixed":
+        if weaker.notes not in notes or way in ("fixed", "alike"):
             notes.add(weaker.notes)
             yield way, weaker, note

@@ -168,3 +168,23 @@ def test_the_parts_of_an_axis_are_named_with_it() -> None:
     cd.testing.assert_equivalent(shifted((1, 1)), torch.relu, example=(real(1, 4, 6, 3),))
     with pytest.raises(AssertionError, match="is false"):
         cd.testing.assert_equivalent(shifted((1, 1)), shifted((1, 0)), example=(real(1, 4, 6, 3),))
+
+
+def test_lengths_that_are_equal_in_the_example_are_taken_for_equal() -> None:
+    def whole(q: Any, k: Any, v: Any) -> Any:
+        return (q @ k.mT).tril() @ v
+
+    def chunked(q: Any, k: Any, v: Any) -> Any:
+        (q1, q2), (k1, k2), (v1, v2) = (a.chunk(2) for a in (q, k, v))
+        return torch.cat([(q1 @ k1.mT).tril() @ v1, (q2 @ k2.mT).tril() @ v2 + q2 @ (k1.mT @ v1)])
+
+    with pytest.warns(UserWarning, match="lengths that are equal in the example are equal"):
+        cd.testing.assert_equivalent(whole, chunked, example=(real(6, 3), real(6, 3), real(6, 5)))
+
+
+def test_windows_of_a_padded_array_are_as_many_as_its_elements() -> None:
+    def last_of_all(x: Any, w: Any) -> Any:
+        return F.conv1d(F.pad(x, (3, 0)), w, groups=2)[..., -1]
+
+    example = real(2, 7), real(2, 1, 4)
+    cd.testing.assert_equivalent(last_of_all, lambda x, w: (x[..., -4:] * w[:, 0]).sum(-1), example=example)

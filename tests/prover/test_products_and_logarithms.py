@@ -25,6 +25,11 @@ PAIRS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any], Callable[[Any
         lambda a: cd.sum(cd.sum(a, "x"), "q") - cd.sum(cd.log(cd.sum(cd.exp(a), "x")), "q"),
         lambda a: cd.sum(cd.sum(a, "x"), "q") - cd.log(cd.sum(cd.sum(cd.exp(a), "x"), "q")),
     ),
+    "the logarithm of a sum that is one fraction": (
+        lambda a: cd.sum(cd.sum(cd.log(1 - cd.nn.sigmoid(a)) + cd.sqrt(1 - cd.nn.sigmoid(a)), "x"), "q"),
+        lambda a: cd.sum(cd.sum(cd.log(cd.nn.sigmoid(-a)) + cd.sqrt(1 / (1 + cd.exp(a))), "x"), "q"),
+        lambda a: cd.sum(cd.sum(cd.log(cd.nn.sigmoid(a)) + cd.sqrt(1 / (1 + cd.exp(a))), "x"), "q"),
+    ),
     "the logarithm of a product": (
         lambda a: cd.sum(cd.log(cd.prod(cd.exp(a) + 1, "x")) / 2 + 1, "q"),
         lambda a: cd.sum(cd.sum(cd.log(cd.exp(a) + 1), "x") / 2 + 1, "q"),

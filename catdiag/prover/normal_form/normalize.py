@@ -12,13 +12,15 @@ from itertools import permutations
 
 from catdiag.kernel.context import Context
 from catdiag.kernel.facts import arithmetic, negate
-from catdiag.kernel.terms import BOT, ZERO, Term, fn
+from catdiag.kernel.polynomial import Poly, TooLarge, plus, times, to_poly, to_term
+from catdiag.kernel.terms import BOT, ZERO, KernelError, Term, fn, mul, term_data
 from catdiag.prover.lemmas.linear_arithmetic import combination
 from catdiag.prover.normal_form.conditions import COMPARISONS, SUM, compares_maxima
 from catdiag.prover.normal_form.guards import is_guard, of_ring
 from catdiag.prover.normal_form.reduction_terms import Reductions
 from catdiag.prover.proof_trace import Path, WorkBudget
 
+_DENOMINATORS = 4
 _SMALL = 6
 """Normal forms of terms with a smaller weight are not cached."""
 
@@ -86,11 +88,34 @@ class Normalizer(Reductions):
         if not of_ring(t):
             return self.normal(ctx, t, path)
         t = self.parts(ctx, t, path, self._atoms)
+        if t.op in ("log", "sqrt") and t.args[0].op == "add":
+            t = self.part(ctx, t, path, 0, self._one_fraction)
         if BOT in t.args or (t.op == "mul" and ZERO in t.args):
             return self.step(ctx, t, path, "bottom")
         if t.op not in ("add", "mul") or any(a.op == "ite" and not is_guard(a) for a in t.args):
             t = self._of_cases(ctx, t, path)
         return t
+
+    def _one_fraction(self, ctx: Context, t: Term, path: Path) -> Term:
+        """A sum as one product, where it is that over the denominators: 1 - u/(1 + u) as 1/(1 + u). A logarithm or a
+        root opens products only."""
+        try:
+            p = to_poly(t, ctx)
+        except TooLarge:
+            raise
+        except KernelError:
+            return t
+        below: list[Term] = []
+        while len(p) > 1 and len(below) < _DENOMINATORS:
+            inverse = next((a for m in p for a, e in m if a.op == "inv" and e > 0 and ctx.nonzero(a.args[0])), None)
+            if inverse is None:
+                break
+            self.work.spend(SUM)
+            p = _cleared(p, inverse, ctx)
+            below.append(inverse)
+        if not below or len(p) != 1:
+            return t
+        return self.attempt(ctx, t, path, "same", term_data(mul(to_term(p), *below)))
 
     def maximum(self, ctx: Context, t: Term, path: Path) -> Term:
         """A maximum of terms in normal form."""
@@ -128,6 +153,20 @@ class Normalizer(Reductions):
                 t = self.step(ctx, t, path, "larger", [low, high], found)
                 return self._without_smaller(ctx, t, path) if t.op == "max" else t
         return t
+
+
+def _cleared(p: Poly, inverse: Term, ctx: Context) -> Poly:
+    """A polynomial times the number whose inverse is an atom of it."""
+    found: Poly = {}
+    base = to_poly(inverse.args[0], ctx)
+    for m, c in p.items():
+        powers = dict(m)
+        e = powers.pop(inverse, 0)
+        rest: Poly = {tuple((a, k) for a, k in m if a != inverse): c}
+        if e > 1:
+            rest = times(rest, {((inverse, e - 1),): 1}, ctx)
+        found = plus(found, rest if e > 0 else times(rest, base, ctx))
+    return found
 
 
 __all__ = ["Normalizer", "WorkBudget"]
