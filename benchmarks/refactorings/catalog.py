@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from benchmarks.refactorings import (
+    attention_and_scans,
     attention_of_libraries,
+    convolutions_and_losses,
     images_of_libraries,
     layers_of_libraries,
     pairs,
     sequences_of_libraries,
 )
 
-_MODULES = pairs, attention_of_libraries, sequences_of_libraries, layers_of_libraries, images_of_libraries
+_MODULES = (
+    pairs,
+    attention_of_libraries,
+    sequences_of_libraries,
+    layers_of_libraries,
+    images_of_libraries,
+    attention_and_scans,
+    convolutions_and_losses,
+)
 ALL: dict[str, pairs.Refactoring] = {name: pair for module in _MODULES for name, pair in module.ALL.items()}

@@ -15,6 +15,7 @@ from catdiag.importers.dimensions import Dimension, TracedLength
 from catdiag.importers.imported_values import ArrayValue, Environment, Operand, SizeNumber
 from catdiag.importers.program_builder import ProgramBuilder
 from catdiag.importers.torch_calls import AtenCall, Rule, Unsupported, adding
+from catdiag.importers.torch_resampling import Spread, spread
 
 RULES: dict[str, Rule] = {}
 rule = adding(RULES)
@@ -129,10 +130,15 @@ def _slice(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
 def _pad(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     value, fill = _first(b, call), known(call["operands"][1])
     config = [tuple(ends) for ends in call["padding_config"]]
-    if any(interior for _, _, interior in config):
-        raise Unsupported("jax.pad between elements")
     if isinstance(fill, (ArrayValue, SizeNumber)):
         raise Unsupported("jax.pad with a number that is computed")
+    for k, (_, _, interior) in enumerate(config):
+        length = b.length(value.dims[k])
+        if interior and length > 1:
+            if fill != 0:
+                raise Unsupported(f"jax.pad with {fill} between elements: expected 0")
+            value = spread(b, value, k, Spread((), interior + 1, 0, 1, (length - 1) * (interior + 1) + 1))
+            value = b.view(value, [*value.dims[: k + 1], *value.dims[k + 2 :]])
     ends = [n for low, high, _ in config[::-1] for n in (low, high)]
     return aten(b, "constant_pad_nd", call, self=value, pad=ends, value=fill)  # type: ignore[no-any-return]
 

@@ -38,7 +38,8 @@ _UNARY: dict[str, Callable[[Any], Any]] = {
         elementwise.log(elementwise.where(a == 0, 1, elementwise.abs(a))) / 3
     ),
 }  # fmt: skip
-_COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
+_COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge", "lt_to", "le_to")
+"""Those of a total order (`_to`) differ for what is NaN only."""
 
 
 @rule(*_UNARY)
@@ -95,14 +96,14 @@ def _remainder(b: ProgramBuilder, call: AtenCall) -> Operand:
 
 @rule(*_COMPARISONS)
 def _comparison(b: ProgramBuilder, call: AtenCall) -> Operand:
-    left, right = call["operands"]
+    (left, right), name = call["operands"], call.name.removesuffix("_to")
     if left is right and isinstance(left, ArrayValue):  # only NaN is not itself, and it is no number
-        return b.constant(call.name in ("eq", "le", "ge"), call.shape, "bool")
+        return b.constant(name in ("eq", "le", "ge"), call.shape, "bool")
     if (isinstance(left, ArrayValue) and left.element == "bool") or (
         isinstance(right, ArrayValue) and right.element == "bool"
     ):
-        return folded(b, (left, right), _OF_TRUTHS[call.name], "bool", call.shape)
-    return folded(b, (left, right), BINARY[call.name], "bool", call.shape)
+        return folded(b, (left, right), _OF_TRUTHS[name], "bool", call.shape)
+    return folded(b, (left, right), BINARY[name], "bool", call.shape)
 
 
 def _xor(a: Any, c: Any) -> Any:

@@ -12,6 +12,7 @@ from catdiag.frontend.tracing import running
 from catdiag.importers.dimensions import Dimension, product_of, same_size
 from catdiag.importers.imported_values import ArrayValue, Environment
 from catdiag.importers.indexed_writes import combined, written_at
+from catdiag.importers.positions import NotPositional, Positions
 from catdiag.importers.program_builder import ProgramBuilder
 from catdiag.importers.torch_calls import AtenCall, Rule, Unsupported, adding, place
 from catdiag.importers.torch_shapes import slice_one
@@ -23,6 +24,30 @@ rule = adding(RULES)
 @rule("embedding")
 def _embedding(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     return _gathered(b, call["weight"], 0, call["indices"])
+
+
+_OF_BAGS = (frontend.sum, frontend.mean, frontend.max)
+"""Reductions of bags, by the number of their mode."""
+
+
+@rule("embedding_bag")
+def _embedding_bag(b: ProgramBuilder, call: AtenCall) -> tuple[ArrayValue, ...]:
+    """Rows of a table added up in bags of one length, as a matrix of indices has them."""
+    at, offsets, weights = call["indices"], call["offsets"], call.get("per_sample_weights")
+    count, length = b.length(offsets.dims[0]), b.length(at.dims[0])
+    try:
+        starts = b.positions(offsets)
+    except NotPositional:
+        starts = None
+    steps = list(starts.terms.values()) if isinstance(starts, Positions) and starts.offset == 0 else None
+    alike = steps == ([length // count] if count > 1 else []) and count * (length // count) == length
+    if not alike or call.get("include_last_offset") or call.get("padding_idx") is not None:
+        raise Unsupported("embedding_bag of bags that are given by offsets, or with padding: pass a matrix of indices")
+    rows = _gathered(b, call["weight"], 0, b.divided(at, 0, [count, length // count]))
+    if weights is not None:
+        weights = b.divided(weights, 0, [count, length // count])
+        rows = b.pointwise([rows, b.view(weights, [*weights.dims, ()])], lambda a, w: a * w)
+    return (b.reduced(rows, [1], False, _OF_BAGS[call.get("mode", 0)]),)
 
 
 @rule("index_select")

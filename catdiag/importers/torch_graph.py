@@ -63,18 +63,30 @@ def exported_graph(
     if dynamic is True:
         dynamic = all_dynamic(bound_arguments(module.forward, arguments, options))
     try:
-        with _quietly():
+        with quietly():
             found = torch.export.export(module, arguments, options, dynamic_shapes=dynamic)
     except Exception as error:  # of many kinds, the user's among them
+        raise not_exported(error, given, module, arguments, options) from error
+    try:
+        with quietly():
+            return _decomposed(found, known)
+    except Exception as error:  # PyTorch's own: an export of derivatives takes what they are of for constants
         leaves = import_module("torch.utils._pytree").tree_leaves((arguments, options))
-        title, said, advice = title_of_module(given, torch), "torch.export could not export", _ADVICE
-        known_error = any(key and key in f"{type(error).__name__}: {error}" for key in advice)
-        raised = None if known_error else _own_error(torch, module, arguments, options)
-        if raised is not None:
-            said, advice = "PyTorch does not run", {"": _RUNS}
-        raise not_traced(title, said, raised or error, leaves, advice) from error
-    with _quietly():
-        return _decomposed(found, known)
+        said = "torch.export could not decompose"
+        raise not_traced(title_of_module(given, torch), said, error, leaves, _ADVICE) from error
+
+
+def not_exported(error: Exception, given: Any, module: Any, arguments: Any, options: Any) -> NotImported:
+    """The error where `torch.export` raises one: what it says, or what the module itself raises on its arguments, the
+    line of the user, and what to do. `given` is what the user passed, `module` what was exported of it."""
+    torch = import_module("torch")
+    leaves = import_module("torch.utils._pytree").tree_leaves((arguments, options))
+    title, said, advice = title_of_module(given, torch), "torch.export could not export", _ADVICE
+    known_error = any(key and key in f"{type(error).__name__}: {error}" for key in advice)
+    raised = None if known_error else _own_error(torch, module, arguments, options)
+    if raised is not None:
+        said, advice = "PyTorch does not run", {"": _RUNS}
+    return not_traced(title, said, raised or error, leaves, advice)
 
 
 STOPS = "stops of gradients"
@@ -114,7 +126,7 @@ def gradient_stops(program: Any, required: bool = False) -> tuple[str, ...]:
 
 
 @contextmanager
-def _quietly() -> Iterator[None]:
+def quietly() -> Iterator[None]:
     """PyTorch logs the graphs and tracebacks of what it cannot export, and warns of its own use of itself; what matters
     is in the error."""
     before = logging.root.manager.disable
@@ -135,7 +147,7 @@ def _own_error(torch: Any, module: Any, arguments: Any, options: Any) -> Excepti
         torch.Tensor, lambda a: a.detach().clone(), (arguments, options)
     )
     try:
-        with torch.no_grad(), _quietly():
+        with torch.no_grad(), quietly():
             module(*arguments, **options)
     except Exception as error:
         return error
@@ -150,6 +162,11 @@ _ADVICE = {
     "quantized",
     "in output, which is not a known type": "Results are tensors, and tuples, lists, dicts and named tuples of these: "
     "call torch.export.register_dataclass(TYPE) for a dataclass, or return one of them",
+    "functorch": (
+        derivatives
+        := "torch.func's derivatives are not exported: import what they are of, and take .grad of that program"
+    ),
+    "doesn't have storage": derivatives,
     "Nested": "Tensors of rows of unlike lengths are not read: pass a padded one and a mask",
     "Unsupported input type": "Arguments are tensors, numbers and texts: torch.from_numpy(a) makes a tensor",
     "missing a required argument": "Expected an example of each argument, those that are named in kwargs=",

@@ -139,8 +139,10 @@ def _each(b: ProgramBuilder, value: ArrayValue, k: int, taken: tuple[int, int, i
     """The positions start, start + step, … along dimension k, of a fixed length."""
     start, stop, step = taken
     count = len(range(start, stop, step))
-    if b.is_traced(value.dims[k]) or count < 2:
+    if b.is_traced(value.dims[k]):
         raise Unsupported(f"a slice {start}:{stop}:{step} that does not take every {step}th of all")
+    if count < 2:
+        return slice_one(b, value, k, start) if count else b.part(value, k, start, 0)
     if len(b.factors.resolve(value.dims[k])) > 1:
         value = b.joined_dimension(value, k)
     full = b.materialized(value, [value.dims[k]])

@@ -20,6 +20,7 @@ from typing import Any
 
 from catdiag.category.types import BYTES
 from catdiag.chip import hardware
+from catdiag.importers.torch_graph import not_exported, quietly
 from catdiag.integrations.compiled_module import SHORT, local_chip
 from catdiag.integrations.graph_regions import WEIGHTED, Region, exported, imported, replaced
 from catdiag.integrations.inductor_model import least_s, predicted_s
@@ -192,11 +193,12 @@ def without_lengths(graph_module: Any, inputs: Sequence[Any]) -> Any:
 def export_quietly(module: Any, inputs: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> Any:
     """`exported`. Raises CatdiagError in place of errors of all kinds."""
     try:
-        return exported(module, inputs, kwargs)
+        with quietly():
+            return exported(module, inputs, kwargs)
     except CatdiagError:
         raise
     except Exception as error:  # of torch.export, of many kinds
-        raise CatdiagError(f"torch.export: {' '.join(str(error).split())[:200]}") from error
+        raise not_exported(error, module, module, tuple(inputs), dict(kwargs or {})) from error
 
 
 def take_all(region: Region) -> bool:

@@ -56,6 +56,8 @@ OPERATIONS: list[tuple[Callable[..., Any], tuple[Any, ...]]] = [
     (lambda a: (a.argmax(1), a.argmin(0), lax.top_k(a, 2)[0], lax.top_k(a, 2)[1]), (_A,)),
     (lambda a: (jnp.cumsum(a, 0), lax.cumsum(a, 1, reverse=True), a.var(1, ddof=1), a.std(0)), (_A,)),
     (lambda a: (jnp.sort(a, 1), jnp.argsort(jnp.round(a), 0), lax.sort((a, 2 * a), dimension=0, num_keys=1)[1]), (_A,)),
+    (lambda a: (lax.lt_to_p.bind(a, -a), lax.le_to_p.bind(a, -a), lax.pad(a, 0.0, ((1, 2, 1), (-1, 0, 2)))), (_A,)),
+    (lambda a: lax.associative_scan(lambda p, q: (p[0] * q[0], p[1] * q[0] + q[1]), (a.T, a.T + 1)), (_A,)),
     (lambda a: (jnp.median(a, 1), jnp.quantile(a, 0.3, axis=0)), (_A,)),
     (lambda a: (lax.cummax(a, 1), lax.cummin(a, 0, reverse=True), jnp.cumprod(a, 1), lax.cumlogsumexp(a, 0)), (_A,)),
     (lambda a: jnp.pad(a, ((0, 0), (2, 1)), mode="edge"), (_A,)),

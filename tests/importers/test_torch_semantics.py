@@ -83,6 +83,7 @@ REFUSED: list[tuple[str, Callable[..., Any], tuple[Any, ...]]] = [
     ("padding and dilation", lambda a: F.max_pool1d(a, 2, 1, 1, dilation=3), (real(2, 3, 8),)),
     ("the input 'a' is written", lambda a: a.add_(1), (real(3),)),
     ("depends on values", lambda a: a[a > 0], (REALS,)),
+    ("derivatives are not exported", lambda a: torch.func.grad(lambda c: c.sin().sum())(a), (REALS,)),
     ("complex", lambda a: torch.view_as_real(torch.view_as_complex(a) * 1j), (real(3, 2),)),
 ]  # fmt: skip
 
