@@ -93,6 +93,22 @@ def transposes(box: Box) -> bool:
     return isinstance(box.op, Rename) and len(box.dom[0].axes) == len(box.cod[0].axes)
 
 
+def unit_axes(box: Box) -> tuple[str, ...]:
+    """The axes of length 1 that a renaming adds; none where it adds others too, along which it repeats its input.
+
+    >>> from catdiag.category.types import ArrayType, Axis, Ty
+    >>> x = Axis("x")
+    >>> [unit_axes(Box(Rename(), Ty(ArrayType((x,))), Ty(ArrayType((Axis("q", n), x))))) for n in (1, 2)]
+    [('q',), ()]
+    """
+    if not isinstance(box.op, Rename):
+        return ()
+    names = new_names(box.op)
+    before = {names.get(name, name) for name in box.dom[0].names}
+    added = [axis for axis in box.cod[0].axes if axis.name not in before]
+    return tuple(axis.name for axis in added) if all(axis.size == 1 for axis in added) else ()
+
+
 ORDERED_BY_INPUTS: Mapping[type[Op], bool] = dict.fromkeys((Map, Reduce), True)
 """Whether the axes of a result are in the order that they have in the inputs, whatever that is, by class."""
 
@@ -116,7 +132,7 @@ def moves_positions(op: Operation, axis: str) -> bool:
 
 
 RESHAPES: Mapping[type[Op], Callable[[Any, Box], bool]] = {
-    Rename: lambda op, box: transposes(box),
+    Rename: lambda op, box: transposes(box) or bool(unit_axes(box)),
     Reindex: lambda op, box: op.kind in ("split", "merge"),
 }
 """When an index map gives each entry of its input once, by its class."""
@@ -135,8 +151,8 @@ def reverses(op: Operation) -> bool:
 
 
 def is_reshape(box: Box) -> bool:
-    """Whether a box gives each entry of its input once, under other axes: a renaming or transposition, or a product
-    axis split or merged.
+    """Whether a box gives each entry of its input once, under other axes: a renaming or transposition, axes of length 1
+    added, or a product axis split or merged.
 
     >>> from catdiag.category.types import ArrayType, Axis, Ty
     >>> from catdiag.category.ops import Rename

@@ -119,6 +119,7 @@ def _checked(flat: Diagram, axes: Sequence[str], accumulate: bool = False) -> _G
         if not accumulate:
             _check_outputs(flat, name)
     outside = _outside(inner, [known[name] for name in axes])
+    read = [*inner.dom, *(ty for place in outside for ty in inner.nodes[place].box.cod)]
     added = list(_added(outer))
     for name in axes:
         adds = accumulate and _adds(flat, inner, name)
@@ -126,6 +127,10 @@ def _checked(flat: Diagram, axes: Sequence[str], accumulate: bool = False) -> _G
         for place, node in enumerate(inner.nodes):
             if place not in outside:
                 _check_box(node.box, name, adds)
+        if all(ty.axis(name) is None for ty in read):
+            raise NotGroupable(
+                f"cannot group axis {name!r}: no array that groups read has it, and results repeat along it"
+            )
     taken, more = sizes_in(flat), []
     for name in axes:
         more.append((name, local_size("g", name, taken)))

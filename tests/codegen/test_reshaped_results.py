@@ -12,6 +12,7 @@ import pytest
 import catdiag as cd
 from catdiag.codegen.triton.triton_module import module
 from catdiag.runtime.module_cache import imported
+from catdiag.util.errors import NotGroupable
 
 
 @cd.algorithm("h q d, h x d, h x d -> q (h d)")
@@ -40,12 +41,20 @@ def weights(X: Any, G: Any) -> Any:
     return 2 * G, cd.rearrange(cd.einsum("t h, t d -> h d", X, G), "h d -> (h d)")
 
 
+@cd.algorithm("q d -> q 1 d, q d")
+def unit(A: Any) -> Any:
+    """One array with an axis of length 1, and as it is."""
+    made = cd.exp(A)
+    return cd.rearrange(made, "q d -> q 1 d"), made
+
+
 HEADS = [(3, 19, 5), (3, 21, 5), (3, 21, 5)]
 CASES: dict[str, tuple[Callable[[], cd.Program], dict[str, int], list[tuple[int, ...]]]] = {
     "heads": (lambda: heads.stream("x").group("h q"), {"g_h": 1, "g_q": 16, "s_x": 16}, HEADS),
     "tiles of heads": (lambda: heads.stream("x").group("h q"), {"g_h": 2, "g_q": 16, "s_x": 16}, HEADS),
     "split": (lambda: keys.stream("e").group("t"), {"g_t": 16, "s_e": 16}, [(19, 33), (33, 15)]),
     "twice": (lambda: twice.group("h q"), {"g_h": 1, "g_q": 4}, [(3, 7, 5)]),
+    "unit axis": (lambda: unit.group("q d"), {"g_q": 4, "g_d": 2}, [(7, 5)]),
     "added": (lambda: weights.group("t"), {"g_t": 4}, [(19, 3), (19, 5)]),
     "saved and read again": (
         lambda: cd.algorithm("h q d, q -> q (h d), q")(
@@ -86,6 +95,29 @@ def test_the_reshape_moves_nothing() -> None:
 def test_attention_whose_heads_are_merged_is_one_kernel() -> None:
     plan = heads.plan("H200", {"h": 8, "q": 1024, "x": 1024, "d": 64})
     assert plan.backend == "triton" and len(plan.kernels) == 1 and not plan.theorem.conditional
+
+
+def test_an_axis_of_length_1_is_added_by_the_kernel_that_makes_the_array() -> None:
+    @cd.algorithm("b d, d e -> b 1 e")
+    def step(X: Any, W: Any) -> Any:
+        return cd.rearrange(cd.maximum(cd.einsum("b d, d e -> b e", X, W), 0), "b e -> b 1 e")
+
+    plan = step.plan("H200", {"b": 64, "d": 512, "e": 512})
+    assert not plan.unproved and len(plan.kernels) == 1 and plan.module is not None
+
+
+def test_results_are_repeated_along_an_axis_that_nothing_read_has() -> None:
+    torch = pytest.importorskip("torch")
+
+    class Repeated(torch.nn.Module):  # type: ignore[name-defined,misc]
+        def forward(self, x: Any) -> Any:
+            return torch.exp(x)[None, :].expand(16, -1)
+
+    program = cd.from_torch(Repeated(), torch.zeros(1024))
+    plan = program.plan("H200", program.example.sizes)
+    assert not plan.unproved and plan.module is not None
+    with pytest.raises(NotGroupable, match="no array that groups read has it"):
+        program.group("a")
 
 
 def test_each_result_is_written_by_a_kernel_in_tiles() -> None:

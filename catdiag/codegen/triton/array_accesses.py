@@ -8,12 +8,12 @@ that it has whole also at the positions of the other half, as rotary embeddings 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from catdiag.category.index_maps import Expr, read_off
-from catdiag.category.op_facts import is_reshape, new_names
+from catdiag.category.op_facts import is_reshape, new_names, unit_axes
 from catdiag.category.ops import Box, Op, Reindex, Rename, View, op_row
 from catdiag.category.scalars import Cast
 from catdiag.category.types import ArrayType, Axis, Size
@@ -228,14 +228,17 @@ class PartialState(Pull):
 
 @dataclass(eq=False)
 class Renamed(Pull):
-    """An array with renamed axes, broadcast along axes that it lacks."""
+    """An array with renamed axes, broadcast along axes that it lacks, and without its `units`, axes of length 1."""
 
     source: Pull
     pairs: Mapping[str, str]
+    units: Collection[str] = ()
 
     def compute(self, k: Builder, index: At, guard: TileNode | None) -> TileNode:
         """The array at the index under its own axis names."""
-        return k.at(self.source, {n: index[self.pairs.get(n, n)] for n in self.source.ty.names}, guard)
+        names = (n for n in self.source.ty.names if n not in self.units)
+        first = {n: k.nodes.const(0, "int") for n in self.units}
+        return k.at(self.source, {**{n: index[self.pairs.get(n, n)] for n in names}, **first}, guard)
 
 
 @dataclass(eq=False)
@@ -315,10 +318,15 @@ def reshaped_index(k: Builder, box: Box, index: At) -> dict[str, TileNode]:
     TypeMismatch for another box."""
     if not is_reshape(box):
         raise TypeMismatch(f"{box.name} is no reshape: expected a renaming, or a split or merged axis", box.line)
-    return op_row(RESHAPED_INDICES, box, "reshaped")(k, box.op, index)
+    return op_row(RESHAPED_INDICES, box, "reshaped")(k, box.op, box, index)
 
 
-def _rearranged_index(k: Builder, op: Reindex, index: At) -> dict[str, TileNode]:
+def _renamed_index(k: Builder, op: Rename, box: Box, index: At) -> dict[str, TileNode]:
+    units = {name: k.nodes.const(0, "int") for name in unit_axes(box)}
+    return {**{new_names(op).get(name, name): at for name, at in index.items()}, **units}
+
+
+def _rearranged_index(k: Builder, op: Reindex, box: Box, index: At) -> dict[str, TileNode]:
     axis = op.axis
     if op.kind == "split":
         rest = {name: at for name, at in index.items() if name != axis.name}
@@ -336,19 +344,21 @@ def _rearranged_index(k: Builder, op: Reindex, index: At) -> dict[str, TileNode]
 def unreshaped(array: Pull, boxes: Sequence[Box]) -> Pull:
     """The array of which another is a reshape, box by box. Raises TypeMismatch for another box."""
     for box in reversed(boxes):
-        array = op_row(UNRESHAPED, box, "undone")(box.op, box.dom[0], array)
+        array = op_row(UNRESHAPED, box, "undone")(box.op, box, array)
     return array
 
 
-RESHAPED_INDICES: Mapping[type[Op], Callable[[Builder, Any, At], dict[str, TileNode]]] = {
-    Rename: lambda k, op, index: {new_names(op).get(name, name): at for name, at in index.items()},
+RESHAPED_INDICES: Mapping[type[Op], Callable[[Builder, Any, Box, At], dict[str, TileNode]]] = {
+    Rename: _renamed_index,
     Reindex: _rearranged_index,
 }
 """Where the entries of an array at an index are in a reshape of it, by the class of the reshape."""
 
-UNRESHAPED: Mapping[type[Op], Callable[[Any, ArrayType, Pull], Pull]] = {
-    Rename: lambda op, ty, array: Renamed(ty, array, {new: old for old, new in op.pairs}),
-    Reindex: lambda op, ty, array: Arranged(ty, replace(op, kind="split" if op.kind == "merge" else "merge"), (array,)),
+UNRESHAPED: Mapping[type[Op], Callable[[Any, Box, Pull], Pull]] = {
+    Rename: lambda op, box, array: Renamed(box.dom[0], array, {new: old for old, new in op.pairs}, unit_axes(box)),
+    Reindex: lambda op, box, array: Arranged(
+        box.dom[0], replace(op, kind="split" if op.kind == "merge" else "merge"), (array,)
+    ),
 }
 """The array of that type of which another is a reshape, by the class of the reshape."""
 
