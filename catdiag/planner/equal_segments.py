@@ -91,8 +91,8 @@ class SegmentClass:
             put = Unifier({}, dict(sizes))
             put.axes = {axis.name: replace(put.put(axis), name=axes[axis.name]) for axis in _axes(found, axes)}
             found = put.diagram(found)
-            streams = tuple((axes.get(axis, axis), passes) for axis, passes in draft.streams)
-            groups, skipped = (tuple(axes.get(axis, axis) for axis in some) for some in (draft.groups, draft.skipped))
+            streams = tuple((put.name(axis), passes) for axis, passes in draft.streams)
+            groups, skipped = (tuple(map(put.name, some)) for some in (draft.groups, draft.skipped))
             draft = replace(draft, streams=streams, groups=groups, skipped=skipped)
         diagram = of_graph(found.graph, segment.cod, segment.names, found.title)
         plan = replace(

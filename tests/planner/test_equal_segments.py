@@ -69,6 +69,21 @@ def test_their_plan_is_proved_as_a_whole_and_means_the_program() -> None:
     np.testing.assert_allclose(got, two(*given))
 
 
+def test_loops_over_merged_axes_have_those_of_their_own_segment() -> None:
+    def heads(X: Any, H: Any, W: Any, axes: str) -> Any:
+        d, h, e, o = axes.split()
+        made = cd.einsum(f"t {d}, {d} {h} {e} -> t {h} {e}", X, H)
+        merged = cd.rearrange(made / cd.sum(made, e), f"t {h} {e} -> t ({h} {e})")
+        return cd.einsum(f"t ({h} {e}), ({h} {e}) {o} -> t {o}", merged, W)
+
+    @cd.algorithm("t a, a h e, (h e) b, b k c, (k c) o -> t o")
+    def layers(X: Any, H: Any, W: Any, K: Any, P: Any) -> Any:
+        return heads(heads(X, H, W, "a h e b"), K, P, "b k c o")
+
+    plan = layers.plan("H200", {"t": 4096, "a": 1024, "h": 16, "e": 64, "b": 1024, "k": 16, "c": 64, "o": 1024})
+    assert not plan.unproved and plan.kernels[-1].loops == "stream (k c), group t o"
+
+
 def test_other_sizes_types_or_boxes_are_other_classes() -> None:
     row = StageSequence(two.diagram)
     pieces = [row.segment_diagram(k, k + 1) for k in range(len(row.stages))]

@@ -83,10 +83,12 @@ class Unifier:
     axes: dict[str, Axis] = field(default_factory=dict)
     sizes: dict[str, Size] = field(default_factory=dict)
     ops: dict[str | Apply, Operation] = field(default_factory=dict)
+    composite: dict[str, str] = field(default_factory=dict)
+    """The names of products and sums of axes after substitution."""
 
     def copy(self) -> Unifier:
         """An independent copy."""
-        return Unifier(dict(self.axes), dict(self.sizes), dict(self.ops))
+        return Unifier(dict(self.axes), dict(self.sizes), dict(self.ops), dict(self.composite))
 
     def size(self, wanted: Size, given: Size) -> None:
         """Unifies a size of the pattern with one of the diagram. Raises Clash."""
@@ -127,8 +129,8 @@ class Unifier:
         size = put_sizes(axis.size, self.sizes)
         if known is not None:
             return known if same_size(known.size, size) else Axis(known.name, size, known.kind, known.parts)
-        if axis.kind == "name":
-            return replace(axis, size=size)
+        if axis.kind == "name":  # that of a block of a product of axes is the product's
+            return replace(axis, name=self.composite.get(axis.name, axis.name), size=size)
         parts = tuple(self.put(p) for p in axis.parts)
         names = [p.name for p in parts]
         return Axis("(" + " ".join(names) + ")" if axis.kind == "product" else "+".join(names), size, axis.kind, parts)
@@ -136,7 +138,7 @@ class Unifier:
     def name(self, name: str) -> str:
         """The diagram's name of an axis of the pattern."""
         known = self.axes.get(name)
-        return name if known is None else known.name
+        return self.composite.get(name, name) if known is None else known.name
 
     def op(self, box: Box) -> Operation:
         """The operation of a box of the pattern after substitution."""
@@ -169,6 +171,10 @@ class Unifier:
 
     def diagram(self, diagram: Diagram) -> Diagram:
         """A diagram of the pattern after substitution."""
+        for ty in diagram.graph.wire_types():
+            for axis in ty.axes:
+                if axis.kind != "name":
+                    self.composite[axis.name] = self.put(axis).name
         boxes: dict[int, Box] = {}
         nodes = []
         for node in diagram.graph.nodes:
