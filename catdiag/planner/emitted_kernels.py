@@ -281,6 +281,18 @@ class EmittedKernelSearch(CutSearch):
         known.schedules = sorted([timer, *others], key=lambda one: one.seconds)
         known.made = None
 
+    def _emitted_s(self, span: Span) -> float:
+        """The seconds of a kernel as it is written, those of the ideal model where it is not; infinite where it does
+        not fit."""
+        known = self._class_of(span)[0]
+        if not isinstance(known.schedules, list):
+            return math.inf
+        first = known.schedules[0]
+        try:
+            return first.seconds if first.called else schedule_seconds(first, known)
+        except CatdiagError:
+            return first.seconds
+
     def _nearly_chosen(self) -> tuple[Span, ...]:
         """The way that is taken as far as is known, or one that is timed as it is written, where the former is not
         expected to be quicker by more than `NEARLY`."""

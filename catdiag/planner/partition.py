@@ -241,19 +241,28 @@ class PartitionSearch(EmittedKernelSearch):
     """The way that was planned."""
 
     def plan(self) -> Plan:
-        """The quickest way that is proved, of the quickest form of the program of which there is one; of the next form
-        too, where it is ranked at less than `REPLANNED_BELOW` of what that takes as it is written. Where there is none,
-        what is not proved is named. Raises DoesNotFit, and NotFusable."""
+        """The quickest way that is proved, of the quickest form of the program of which there is one, as they are
+        written. Of forms after the first those are compared that are ranked at less than `REPLANNED_BELOW` of what
+        others take. Where there is none, what is not proved is named. Raises DoesNotFit, and NotFusable."""
         forms = [self]
         while (other := forms[-1].otherwise) is not None:
             forms.append(other)
+        waiting: list[tuple[float, int]] = []  # forms by the seconds that their quickest ways take as they are written
+        begun = 0
         found: Plan | None = None
         best: tuple[Plan, PartitionSearch] | None = None
         problem: CatdiagError | None = None
-        for form in forms:
-            limit_s = math.inf if best is None else REPLANNED_BELOW * best[0].time_s
-            if form.rank_seconds(limit_s) >= limit_s and best is not None:
+        while True:
+            known = [seconds for seconds, _ in waiting] + ([] if best is None else [best[0].time_s])
+            limit_s = REPLANNED_BELOW * min(known, default=math.inf)
+            if begun < len(forms) and (not known or forms[begun].rank_seconds(limit_s) < limit_s):
+                waiting.append((forms[begun]._written_s(), begun))
+                begun += 1
+                continue
+            if not waiting or (best is not None and best[0].time_s <= min(waiting)[0]):
                 break
+            waiting.remove(least := min(waiting))
+            form = forms[least[1]]
             self.equal.release()
             try:
                 made = form._plan()
@@ -319,6 +328,13 @@ class PartitionSearch(EmittedKernelSearch):
                 )
                 return replace(made, alternatives=(*made.alternatives, instead))
         return found
+
+    def _written_s(self) -> float:
+        """The seconds of the quickest way as it is written, before it is proved; infinite where there is none."""
+        while option := self._nearly_chosen():
+            if not (self._timed_again(option) or self._retimed(option)):
+                return sum(map(self._emitted_s, option)) + self.target.chip.kernel_gap_s * (len(option) - 1)
+        return math.inf
 
     def _plan(self) -> Plan:
         """The quickest way whose kernels are proved; that they mean the program together may not be. It is of those
@@ -449,10 +465,13 @@ class PartitionSearch(EmittedKernelSearch):
             chosen, known = options[0], self._class_of(span)[0]
             target = known.target
             try:
-                made = (
-                    CALLED_PLANS[chosen.called](known.diagram, target) if chosen.called
-                    else fit(chosen.draft.diagram, target.chip, chosen.sizes, **target.options())
-                )  # fmt: skip
+                if known.made is not None and known.made[0].schedule.draft is chosen.draft:
+                    made = known.made[0].plan
+                else:
+                    made = (
+                        CALLED_PLANS[chosen.called](known.diagram, target) if chosen.called
+                        else fit(chosen.draft.diagram, target.chip, chosen.sizes, **target.options())
+                    )  # fmt: skip
             except DoesNotFit as error:
                 return PartitionAlternative(len(option), saved, None, error.message)
             seconds, flops, moved = seconds + made.time_s, flops + made.flops, moved + made.bytes_moved
