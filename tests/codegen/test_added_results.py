@@ -9,7 +9,9 @@ import pytest
 
 import catdiag as cd
 import examples.backward_passes as passes
+from catdiag.category.diagram import diagram_of
 from catdiag.codegen.triton.triton_module import Module, module
+from catdiag.rewrite import group
 from catdiag.runtime.module_cache import imported
 
 TILES = {"g_h": 1, "g_x": 16, "s_q": 16}
@@ -79,3 +81,10 @@ def test_results_are_those_of_the_program(deterministic: bool) -> None:
         wanted = program.run(*arrays)
         for one, other in zip(*(a if isinstance(a, tuple) else (a,) for a in (found, wanted)), strict=True):
             np.testing.assert_allclose(one.numpy(), other, rtol=2e-4, atol=2e-4)
+
+
+def test_parts_of_tiles_of_several_axes_have_places_of_their_own() -> None:
+    moments = cd.algorithm("b h w c -> b h w c, c", name="moments")(lambda x: (x + 1, cd.sum(x, "b h w")))
+    form = group.find(diagram_of(moments), ["b", "h", "w", "c"], accumulate=True)
+    text = module(form.diagram, {"g_b": 1, "g_h": 4, "g_w": 1, "g_c": 16}).text
+    assert "place + tl.cast((b_at * tl.cdiv(h, g_h) + h0 // g_h) * w_2 + w_at, tl.int64) * out1_part" in text

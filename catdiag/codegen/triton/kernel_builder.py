@@ -12,7 +12,18 @@ from catdiag.category.ops import Box, clamped, op_row
 from catdiag.category.scalars import Apply
 from catdiag.category.types import ArrayType, Axis, Size, element_bytes, size_symbols
 from catdiag.codegen.names import Names
-from catdiag.codegen.syntax import Name, Number, Parens, PythonExpression, call, compared, dotted, joined
+from catdiag.codegen.syntax import (
+    LEVELS,
+    Name,
+    Number,
+    Parens,
+    PythonExpression,
+    bracketed,
+    call,
+    compared,
+    dotted,
+    joined,
+)
 from catdiag.codegen.triton import array_boxes
 from catdiag.codegen.triton.array_accesses import (
     ArrayPart,
@@ -456,7 +467,7 @@ def tile_number(spans: Iterable[LoopSpan], starts: Mapping[str, str], k: Build, 
         single = k.tiles[span.symbol].single
         own = start if single else joined(start, "//", Name(span.symbol))
         count = size if single else call(f"{tl}.cdiv", size, Name(span.symbol))
-        number = own if number is None else joined(joined(number, "*", count), "+", own)
+        number = own if number is None else joined(joined(bracketed(number, LEVELS["*"]), "*", count), "+", own)
     return call(f"{tl}.cast", number or Number(0), dotted(f"{tl}.int64"))
 
 
