@@ -21,13 +21,14 @@ from catdiag.util.errors import CatdiagError
 
 PAGE = Path("docs/results/refactorings.md")
 ALL_SIZES, EXAMPLE, DIFFERENT, OPEN = "proved", "at the example's sizes", "refuted", "undecided"
+EQUAL = "at equal lengths"
 _LIMIT = 60
 """Seconds for a pair."""
 
 
 def verdict(pair: Refactoring, other: Function) -> str:
-    """What is said of a function and another one: proved for all sizes, at those of the example, refuted by numbers,
-    or undecided."""
+    """What is said of a function and another one: proved for all sizes, for those that are equal where the example's
+    are, at those of the example, refuted by numbers, or undecided."""
     try:
         imported = ModulePair.imported(pair.before, other, pair.example)
         theorem, notes = prove_modules(imported, partial(_prove, limit=_LIMIT))
@@ -37,7 +38,9 @@ def verdict(pair: Refactoring, other: Function) -> str:
         return OPEN
     if theorem.conditional:
         return theorem.verdict
-    return EXAMPLE if any("the sizes of the example only" in note for note in notes) else ALL_SIZES
+    if any("the sizes of the example only" in note for note in notes):
+        return EXAMPLE
+    return EQUAL if any("equal in the example are equal" in note for note in notes) else ALL_SIZES
 
 
 def _prove(first: object, second: object, assume: object, limit: float) -> object:
@@ -62,7 +65,8 @@ def page() -> str:
         "Made by `python -m benchmarks.refactorings`; the pairs are in `benchmarks/refactorings/`. Each is a function,",
         "one that is equal and one that a reader could take for equal, compared as in",
         "[Import from PyTorch](../how-to/import_from_pytorch.md). *Proved* is for all sizes and all real numbers,",
-        "*refuted* by numbers on which both differ. Seconds are of this process, for both.",
+        "*at equal lengths* for all sizes of which those are equal that are equal in the example, *refuted* by numbers",
+        "on which both differ. Seconds are of this process, for both.",
         "",
         f"{len(ALL)} equal pairs: {said[0]}. {len(ALL)} near misses: {said[1]}.",
         "",

@@ -304,8 +304,9 @@ SCANS: dict[str, Refactoring] = {
         lambda x, v: 0.5 * ((x @ v).square() - x.square() @ v.square()).sum(-1),
         lambda x, v: 0.5 * (x @ v).square().sum(-1), (real(3, 4), real(4, 2)), True),
     "a covariance": Refactoring(
-        lambda x: torch.cov(x.t()), lambda x: (x.t() @ x - 5 * torch.outer(x.mean(0), x.mean(0))) / 4,
-        lambda x: (x.t() @ x - torch.outer(x.mean(0), x.mean(0))) / 4, (real(5, 3),), True),
+        lambda x: (x - x.mean(0)).t() @ (x - x.mean(0)) / (x.shape[0] - 1),
+        lambda x: (x.t() @ x - x.shape[0] * torch.outer(x.mean(0), x.mean(0))) / (x.shape[0] - 1),
+        lambda x: (x.t() @ x - torch.outer(x.mean(0), x.mean(0))) / (x.shape[0] - 1), (real(5, 3),), True),
     "scores of a graph in two parts": Refactoring(
         lambda x, a, b: F.leaky_relu(torch.cat([x[:, None].expand(-1, 5, -1), x[None].expand(5, -1, -1)], -1)
                                      @ torch.cat([a, b]), 0.2).softmax(-1) @ x,

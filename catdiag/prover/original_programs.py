@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 _VISIBLE = 1e-3
 """The least difference of two values, as a part of them, that numbers of any floating-point type show."""
+_ROUNDED = 1e-12
+"""Values that differ by less, as a part of them, may be one number of 64 bits that was rounded in two ways."""
 _LARGE = 1e4
 """From here on a number may have grown by rounding."""
 _MOST_SYMBOLS = 6
@@ -63,6 +65,8 @@ class OriginalPrograms:
         except Refuted as error:
             if self.agree_on(error.counterexample):
                 raise Undecided(f"{error.verdict}, and {DIFFERENT}", "the results on these numbers") from error
+            if self.only_rounded(error.counterexample):
+                raise Undecided(f"{error.verdict}, and {ROUNDED}", "the results on these numbers") from error
             raise self.with_its_run(error) from None
         where = self.contradiction(assumed or theorem.conditional)
         if where:
@@ -147,6 +151,14 @@ class OriginalPrograms:
             return False
         return not _differ(one, other) and not _has_no_number(one)
 
+    def only_rounded(self, found: Counterexample) -> bool:
+        """Whether the values of a counterexample differ by less than 64-bit numbers are rounded, and the libraries give
+        the same wherever they are run: a constant of one program, such as half of π, is a rounded one."""
+        left, right = (None if v is None else float(v) for v in (found.lhs, found.rhs))
+        if left is None or right is None or abs(left - right) > _ROUNDED * max(abs(left), abs(right)):
+            return False
+        return not self.unable and not self.differ_on_the_example() and not self.differ_on_others()
+
     def _why_not_run(self, found: Counterexample) -> str:
         try:
             self._run(self._placed(found))
@@ -227,6 +239,10 @@ class OriginalPrograms:
         return [tuple(size_value(axis.size, sizes) for axis in ty.axes) for ty in self.dom]
 
 
+ROUNDED = (
+    "they differ there by less than 64-bit numbers are rounded, and nowhere else that their library was run: numbers "
+    "are taken as they are written, 1.5707963267948966 for half of π"
+)
 DIFFERENT = "something is read otherwise than it is run"
 
 

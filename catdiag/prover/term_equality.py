@@ -19,6 +19,7 @@ from catdiag.kernel.facts import arithmetic, fresh, negate
 from catdiag.kernel.polynomial import Monomial, Poly, TooLarge, term_of_monomial, to_poly, vanishes
 from catdiag.kernel.rewrite_rules import apply
 from catdiag.kernel.terms import LOGICAL, ZERO, KernelError, Term, add, fn, idx, mul, num, open_body, sub, term_data
+from catdiag.prover.normal_form.guards import is_guard
 from catdiag.prover.normal_form.normalize import Normalizer
 from catdiag.prover.proof_trace import WorkBudget
 from catdiag.prover.subterms import subterms, undecided_conditions
@@ -80,6 +81,8 @@ class Meeting:
                 return x.steps, y.steps
             if not any(t.op in ("max", "sqrt") for t in subterms(x.term, y.term)):
                 break
+        if depth > 0 and self._turned(x, y) and self._one(x, y):
+            return x.steps, y.steps
         if splits > 0:
             conditions = undecided_conditions(ctx, x.term, y.term, signs=True)
             condition = min(conditions, key=lambda c: c.op != "eq", default=None)
@@ -109,6 +112,20 @@ class Meeting:
         except KernelError:
             return False
         x.do("same", [], term_data(y.term))
+        return True
+
+    def _turned(self, x: TermSide, y: TermSide) -> bool:
+        """Whether what sums compare both ways, i <= j here and j <= i there, is compared one way: i <= j as
+        i < j or i = j, of which the second leaves one term."""
+        found = {t.args[0] for t in subterms(x.term, y.term) if is_guard(t) and t.args[0].op == "le"}
+        both = [c for c in found if fn("le", *c.args[::-1]) in found]
+        if not both:
+            return False
+        condition = min(both, key=lambda c: c.key)
+        for side in (x, y):
+            for path in _guards_of(side.term, condition):
+                side.do("turn", path, "equal")
+            side.normalize(self.work)
         return True
 
     # -- congruence -----------------------------------------------------------------------------------
@@ -251,6 +268,13 @@ def _atoms(t: Term, reads: bool = False) -> Iterator[tuple[Term, None]]:
             yield from _atoms(a, reads)
     elif t.op in _PARTS or (reads and t.op in ("read", "holds")):
         yield t, None
+
+
+def _guards_of(t: Term, condition: Term, path: tuple[int, ...] = ()) -> list[tuple[int, ...]]:
+    """The positions of the indicators of a condition, inside sums too."""
+    if is_guard(t) and t.args[0] == condition:
+        return [path]
+    return [place for k, a in enumerate(t.args) for place in _guards_of(a, condition, (*path, k))]
 
 
 def _places(t: Term, part: Term, path: tuple[int, ...] = ()) -> list[tuple[int, ...]]:

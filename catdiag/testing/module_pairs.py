@@ -24,7 +24,7 @@ from catdiag.category.types import ArrayType, Axis, size_symbols
 from catdiag.importers.torch_buffers import FromParameters
 from catdiag.importers.torch_export import from_torch_pair
 from catdiag.prover import Refuted, Undecided
-from catdiag.prover.original_programs import DIFFERENT, OriginalPrograms
+from catdiag.prover.original_programs import DIFFERENT, ROUNDED, OriginalPrograms
 from catdiag.rewrite.matching.unify import Unifier
 from catdiag.util.errors import CatdiagError
 
@@ -179,6 +179,8 @@ def prove_modules(pair: ModulePair, prove: Proving, assume: Sequence[str] = ()) 
     except Refuted as error:
         if runs is None:
             raise
+        if runs.only_rounded(error.counterexample):
+            raise Undecided(f"{error.verdict}, and {ROUNDED}", "the results on these numbers") from error
         if not runs.agree_on(error.counterexample):
             raise runs.with_its_run(error) from None
         if runs.differ_on_the_example() or runs.differ_on_others():
@@ -275,11 +277,11 @@ def _weaker(pair: ModulePair) -> Iterator[tuple[str, ModulePair, str]]:
     only = f"{_ONLY}, {pair.at_the_example}"
     said = {
         "masked": "it is not about rows that are masked whole, scores that low, or softplus above its threshold",
-        "alike": _ALIKE,
-        "masked alike": f"{_ALIKE}, without rows that are masked whole, or scores that low",
         "truth values": _MASKS,
         "masked truth values": f"{_MASKS}, nor about rows that are masked whole, or scores that low",
         "plain": "numbers are taken as they are, and lengths of what is read at some position: else it was not proved",
+        "alike": _ALIKE,
+        "masked alike": f"{_ALIKE}, without rows that are masked whole, or scores that low",
         "fixed": only,
         "masked fixed": f"{only}, without rows that are masked whole, or scores that low",
         "fixed plain": f"{only}, with numbers as they are",

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import pickle
 from collections.abc import Callable
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,7 @@ import catdiag as cd
 
 torch = pytest.importorskip("torch")
 from catdiag.prover import Refuted, Undecided, prove  # noqa: E402
+from catdiag.prover.original_programs import OriginalPrograms  # noqa: E402
 from catdiag.testing.module_pairs import ModulePair, prove_modules  # noqa: E402
 
 F, nn = torch.nn.functional, torch.nn
@@ -295,3 +298,19 @@ def test_arithmetic_of_few_bits_is_refused() -> None:
         cd.from_torch(lambda a: a - 1, WHOLE.to(torch.uint8))
     with pytest.raises(cd.errors.NotImported, match="addmv of integers"):
         cd.from_torch(lambda a, m, v: torch.addmv(a, m, v, beta=0.5), AT, integers(3, 4, 2), integers(3, 2))
+
+
+def test_what_differs_by_a_rounded_constant_only_is_not_refuted() -> None:
+    example = real(3)
+    one, other = cd.from_torch(torch.cos, example), cd.from_torch(lambda x: torch.sin(x + math.pi / 2), example)
+    runs = OriginalPrograms.of(one, other)
+    with pytest.raises(Refuted) as caught:
+        prove(one.diagram, cd.from_torch(torch.sin, example).diagram)
+    rounded = replace(caught.value.counterexample, lhs=Fraction(1), rhs=1 + Fraction(1, 10**15))
+
+    def refuting(found: Any) -> Any:
+        raise Refuted("false", found)
+
+    assert runs is not None and not runs.only_rounded(caught.value.counterexample)
+    with pytest.raises(Undecided, match="less than 64-bit numbers are rounded"):
+        runs.confirmed(lambda: refuting(rounded))
