@@ -86,5 +86,5 @@ def test_results_are_those_of_the_program(deterministic: bool) -> None:
 def test_parts_of_tiles_of_several_axes_have_places_of_their_own() -> None:
     moments = cd.algorithm("b h w c -> b h w c, c", name="moments")(lambda x: (x + 1, cd.sum(x, "b h w")))
     form = group.find(diagram_of(moments), ["b", "h", "w", "c"], accumulate=True)
-    text = module(form.diagram, {"g_b": 1, "g_h": 4, "g_w": 1, "g_c": 16}).text
+    text = module(form, {"g_b": 1, "g_h": 4, "g_w": 1, "g_c": 16}).text
     assert "place + tl.cast((b_at * tl.cdiv(h, g_h) + h0 // g_h) * w_2 + w_at, tl.int64) * out1_part" in text
