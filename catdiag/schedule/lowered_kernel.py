@@ -12,7 +12,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from catdiag.category.diagram import Graph
+from catdiag.category.graph import Box
 from catdiag.category.integer_polynomial import ZERO, IntPolynomial
+from catdiag.category.op_facts import reduced_axes
 from catdiag.schedule.contractions import Contraction, Factor, Loop, RegisterRead
 from catdiag.schedule.footprint import AccessRange
 from catdiag.schedule.loop_bounds import LoopBounds
@@ -151,9 +153,21 @@ class LoweredKernel:
             yield body
             todo += [s.live.body for s in reversed(body.statements) if isinstance(s, For) and s.live is not None]
 
+    def column_sums(self) -> list[Box]:
+        """The sums over other axes than the last that loops add up in place, where they multiply no matrices and wait
+        for no other sums: they carry blocks of partial sums, which are put together after the loop."""
+        found = [body.graph.nodes[place].box for body in self.bodies() for place in body.found.in_place]
+        waits = bool(self.contractions) or any(length for nest, length in self.chains.items() if nest)
+        return [] if waits else [box for box in found if reduces_columns(box)]
+
     def allocated(self) -> Iterator[Buffer]:
         """All buffers, in the order of their live ranges."""
         for part in self.parts:
             for statement in flat([*part.body.statements, *part.copies]):
                 if isinstance(statement, Alloc):
                     yield statement.buffer
+
+
+def reduces_columns(box: Box) -> bool:
+    """Whether a box reduces over another axis than the last one, which it keeps."""
+    return bool(reduced_axes(box)) and len(box.dom[0].axes) > 1 and box.dom[0].names[-1] in box.cod[0].names

@@ -23,6 +23,7 @@ from catdiag.codegen.syntax import (
     length_of,
     method,
 )
+from catdiag.codegen.triton import carried_states
 from catdiag.codegen.triton.additions import Addition, addition
 from catdiag.codegen.triton.array_accesses import At, Made, PartialState, Pull, StoredArray, reshaped_index, state_of
 from catdiag.codegen.triton.edge_masks import EdgeMasks
@@ -81,8 +82,8 @@ class Writing:
         self.added: dict[StoredArray, str] = {}
         self.additions: list[Addition] = []
         self.read_once: set[NestValue] = set()
-        self.matrices: dict[NestValue, TileNode] = {}
-        """States that a loop carries as matrices, with the products that are added to them."""
+        self.carried: dict[NestValue, TileNode] = {}
+        """States that a loop carries as what is added to them has them, with that."""
         self.pad = self._padding(spans)
         for span in spans:
             self._grid(span)
@@ -224,10 +225,11 @@ class Writing:
         k.tiles.update({} if before is None else {span.symbol: before})
         for state in carry.states:
             self._state(state, names[state], dims[state], outside)
-        matrices = [(Name(names[s]), dims[s], self.matrices.pop(s)) for s in carry.states if s in self.matrices]
-        outside.write(*(Assign((tile,), self.printer.as_matrix(tile, d, product)) for tile, d, product in matrices))
+        added = [(names[s], dims[s], self.carried.pop(s)) for s in carry.states if s in self.carried]
+        carried = [(Name(n), d, a, Name(self.own.fresh(n + "_before"))) for n, d, a in added]
+        outside.write(*(line for one in carried for line in carried_states.before(self.printer, one)))
         self._head(blocks, context, exact, low, high, first, scope)
-        outside.write(*(Assign((tile,), self.printer.from_matrix(tile, product, d)) for tile, d, product in matrices))
+        outside.write(*(line for one in carried for line in carried_states.after(self.printer, one)))
         for name in (Name(names[s]) for s in carry.states if s in self.read_once):
             outside.write(Assign((name,), joined(name, "+", Number(0.0)), note=f"{name}, which is read once so"))
 
@@ -377,12 +379,12 @@ class Writing:
                 node.wanted = self.own.fresh(name + "_new")
                 self.own.taken.discard(node.wanted)
                 node.note = note
-            product = self._only_added(node, old[state])
-            if product is not None:
-                self.matrices[state] = product
-                for arg in product.args:
+            added = carried_states.only_added(p, node, old[state], k.scope)
+            if added is not None:
+                self.carried[state] = added
+                for arg in added.args:
                     p.ref(arg, k.scope)
-                k.scope.write(Assign((Name(name),), p.product(product, Name(name)), note=note))
+                k.scope.write(Assign((Name(name),), carried_states.addition(p, added, Name(name)), note=note))
                 continue
             p.ref(node, k.scope, bare=not read_later and node.kind != "guard")
             value = p.aligned(node, dims)
@@ -406,16 +408,6 @@ class Writing:
                 k.scope.write(Assign((Name(name),), value, note=note))
         for name, new in later:
             k.scope.write(Assign((Name(name),), new))
-
-    def _only_added(self, node: TileNode, state: TileNode) -> TileNode | None:
-        """The product of several dimensions on a side that an iteration adds to a state, which it reads for nothing
-        else: then the loop carries the state as the product's matrix."""
-        p = self.printer
-        if node.kind != "add" or state not in node.args or p.uses.get(state, 0) != 1:
-            return None
-        product = next(a for a in node.args if a is not state)
-        added = product in p.accumulated and product not in p.names and p.merges(product)
-        return product if added and product.scope is self.k.scope else None
 
     def _repeated(self, tile: PythonExpression, dims: Sequence[Dim]) -> PythonExpression:
         """A tile broadcast along the dimensions that it lacks."""

@@ -79,9 +79,11 @@ def register_pressure(kernel: LoweredKernel) -> tuple[IntPolynomial, ...]:
 
 
 def _totals(kernel: LoweredKernel) -> IntPolynomial:
-    """The bytes of what a program adds up while it goes through a run of tiles (`catdiag.codegen.triton.tile_runs`)."""
+    """The bytes of what a program adds up while it goes through a run of tiles (`catdiag.codegen.triton.tile_runs`), or
+    the blocks of a loop (`catdiag.codegen.triton.carried_states`)."""
     added = kernel.added if kernel.in_runs else ()
-    return sum((t.size for t in kernel.transfers if t.array in added and t.reload_axes), ZERO)
+    blocks = [IntPolynomial.elements(box.dom[0].axes).scaled(_COMPUTED_BYTES) for box in kernel.column_sums()]
+    return sum((t.size for t in kernel.transfers if t.array in added and t.reload_axes), sum(blocks, ZERO))
 
 
 def _steps(statements: Sequence[Statement], body: Body | None = None, blocks: Sequence[Buffer] = ()) -> Iterator[_Step]:

@@ -32,7 +32,7 @@ from catdiag.planner.time_model.matrix_units import (
 from catdiag.planner.time_model.memory_traffic import MemoryTraffic
 from catdiag.planner.time_model.queueing import mean_value_analysis, queued_at_memory_seconds
 from catdiag.schedule.kernel_analysis import ADDED
-from catdiag.schedule.lowered_kernel import LoweredKernel
+from catdiag.schedule.lowered_kernel import LoweredKernel, reduces_columns
 
 EXPOSED = 0.4
 """The part of a load's latency that an iteration waits for where there are two buffers."""
@@ -120,8 +120,7 @@ class TritonBackend(IdealBackend):
             parts["L2"] = parts["L2"] + short
             stalls = stalls + short + np.maximum(k.iterations, 1) * busy_seconds(k, work) + sum_seconds(k)
             parts["alu"] = parts["alu"] + row_sum_seconds(k)
-        if k.persistent:
-            parts["alu"] = parts["alu"] + column_sum_seconds(k)
+        parts["alu"] = parts["alu"] + (column_sum_seconds(k) if k.persistent else shared_column_seconds(k))
         if k.matrix_products:
             matrix, reading = warpgroup_product_seconds(k, self.block)
             added, waited = drained_row_instructions(k)
@@ -230,9 +229,10 @@ def busy_seconds(k: KernelInstance, work: BlockWork) -> Numbers:
 
 
 def sum_seconds(k: KernelInstance) -> Numbers:
-    """What iterations wait for sums that they add up in place, where they wait for no other: the warps put each
+    """What iterations wait for sums of rows that they add up in place, where they wait for no other: the warps put each
     together in every iteration."""
-    sums = any(body.found.in_place for body in k.kernel.bodies()) and not any(k.kernel.chains.values())
+    rows = sum(len(body.found.in_place) for body in k.kernel.bodies()) - len(k.kernel.column_sums())
+    sums = rows > 0 and not any(k.kernel.chains.values())
     return (CROSSING * k.chip.wait_clocks / k.chip.clock_hz) * k.iterations if sums else 0.0
 
 
@@ -264,6 +264,19 @@ def column_sum_seconds(k: KernelInstance) -> Numbers:
         sharing = np.minimum(k.warps * WARP_LOAD_BYTES * rows / loaded, rows)
         found = found + np.where(sharing > 1, columns * sharing, 0.0)
     return found * k.iterations * SHARED_COLUMN_CLOCKS / k.chip.clock_hz
+
+
+def shared_column_seconds(k: KernelInstance) -> Numbers:
+    """What it takes to put sums of columns together that warps share: once after a loop, or of a tile without one."""
+    whole = [node.box for part in k.kernel.parts for node in part.body.graph.nodes if reduces_columns(node.box)]
+    narrow = min((array.width for part in k.kernel.parts for array in part.loads() if array.axes), default=1)
+    clocks: Numbers = 0.0
+    for box in (*k.kernel.column_sums(), *(() if k.kernel.loops else whole)):
+        columns = IntPolynomial.elements(box.cod[0].axes).value(k.values)
+        rows = IntPolynomial.elements(box.dom[0].axes).value(k.values) / columns
+        sharing = np.minimum(np.minimum(k.warps * WARP_LOAD_BYTES / (columns * narrow), rows), k.warps)
+        clocks = clocks + np.where(sharing > 1, columns * sharing, 0.0) * SHARED_COLUMN_CLOCKS
+    return clocks / k.chip.clock_hz
 
 
 def short_row_ratio(k: KernelInstance) -> Numbers:
