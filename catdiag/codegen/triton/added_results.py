@@ -70,8 +70,8 @@ ADDS_UP = "_added_up"
 
 @dataclass(frozen=True, eq=False)
 class AddedArray:
-    """An array `sums` that the kernel at `place` adds to, and the `result` of a narrower type that is made of it at the
-    end, if there is one.
+    """An array `sums` that the kernel at `place` adds to, and the `result` of a narrower type that is made of it after
+    that, if there is one.
 
     `part` and `parts` name how far the parts of tiles are apart, in elements (0 if tiles are added to one array), and
     where they lie. `tiles` are the axes along which tiles are added up.
@@ -108,25 +108,15 @@ class AddedLines:
                 yield f"{a.parts}, {a.part} = {stored} if deterministic else ({a.sums.name}.zero_(), 0)"
 
     def after(self, kernel: KernelSpec) -> Iterator[str]:
-        """What adds up the parts of a kernel: to results, unless later kernels read the sums."""
+        """What adds up the parts of a kernel, and makes narrower arrays of sums, which later kernels read."""
         for a in self.arrays:
             if a.place == kernel.place:
-                made = a.sums if a.result is None or self._is_read(a) else a.result
+                made = a.sums if a.result is None else a.result
                 yield "if deterministic:  # in the order of tiles"
                 yield f"    _add_up({a.parts}, {a.sums.name}, {made.name}, dependent, pdl)"
-
-    def end(self) -> Iterator[str]:
-        """What makes narrower results of sums."""
-        for a in self.arrays:
-            if a.result is not None:
-                line = f"{a.result.name}.copy_({a.sums.name})"
-                yield from [line] if self._is_read(a) else ["if not deterministic:", f"    {line}"]
+                if a.result is not None:
+                    yield from ("else:", f"    {a.result.name}.copy_({a.sums.name})")
 
     def _tiles(self, kernel: KernelSpec, array: AddedArray) -> PythonExpression:
         tiles = [tile_count(kernel, span, self.sizes) for span in array.tiles]
         return programs(kernel, self.sizes) if runs(kernel) else product_of(tiles)
-
-    def _is_read(self, array: AddedArray) -> bool:
-        """Whether a step reads the sums."""
-        own = {array.sums, *(a for step in self.steps for a in step.arrays if a.source is array.sums)}
-        return any(not own.isdisjoint(step.reads) for step in self.steps)

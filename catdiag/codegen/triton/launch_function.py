@@ -162,8 +162,6 @@ class LaunchWriter:
                 self._launched(step)
                 for line in added.after(step):
                     self.write(line)
-        for line in added.end():
-            self.write(line)
         for k in repeated:
             self.write(f"out[{k}].copy_({self.outputs[k].name})")
         self.write(f"return {', '.join(ends) if ends else 'None'}")

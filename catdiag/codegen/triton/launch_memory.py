@@ -62,16 +62,17 @@ class LaunchMemory:
         "any": all, since no step reads the source once the result is written. "all": it may be the same tensor, since
         each program writes just the entries that it alone has read before. "": none.
         """
-        first = next((n for n, k in enumerate(self.steps) if result in k.writes), len(self.steps))
+        made = [a.place for a in self.added if a.result is result]  # of sums, after the kernel that adds them
+        first = next((n for n, k in enumerate(self.steps) if result in k.writes or k.place in made), len(self.steps))
         other = {source, *(a for a in self.merged_arrays if a.source is source)}
-        later = [k for k in self.steps[first:] if not other.isdisjoint(k.reads)]
+        later = [k for k in self.steps[first + len(made) :] if not other.isdisjoint(k.reads)]
         if not later:
             return "any"
         if not all(source in k.reads and other.isdisjoint({*k.reads} - {source}) for k in later):
             return ""
         kernel = self.steps[first]
-        if any(result is a.sums for a in self.added):
-            return ""  # it is cleared before the kernel reads
+        if made or any(result is a.sums for a in self.added):
+            return ""  # it is cleared before the kernel reads, or made before a later one does
         if isinstance(kernel, (ProductCall, OpaqueCall)):
             return ""
         alone = later == [kernel] and sum(len(places) for places in kernel.writes.values()) == 1
@@ -128,8 +129,9 @@ class LaunchMemory:
             if not own.isdisjoint(step.arrays)
             or (isinstance(step, KernelSpec) and not own.isdisjoint(b.array for b in step.boxes))
         ]  # fmt: skip
-        if any(a.sums in own and a.result is not None for a in self.added):
-            users.append(len(self.steps))
+        users += [
+            n for n, step in enumerate(self.steps) for a in self.added if a.result in own and step.place == a.place
+        ]
         return min(users, default=0), max(users, default=len(self.steps))
 
     def _order(self, array: StoredArray) -> tuple[str, ...]:

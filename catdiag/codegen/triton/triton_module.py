@@ -229,7 +229,6 @@ class _ModuleBuilder:
 
     def _saved_output(self, value: NestValue, env: Mapping[NestValue, Pull]) -> StoredArray:
         pull = self.shared.saved.get(value) or env[value]
-        pull = next((a.result for a in self.added if a.sums is pull and a.result is not None), pull)
         if not isinstance(pull, StoredArray):
             name = value.name or "a result"
             raise TypeMismatch(f"{name} is not saved by any kernel: expected a result that a kernel computes")
@@ -330,7 +329,7 @@ class _ModuleBuilder:
 
     def _clear(self, value: NestValue, spans: Sequence[LoopSpan]) -> None:
         """Enters an array that the next kernel adds to, in tiles of some axes. Additions are in fp32 at least: a
-        narrower result is made of the sums at the end."""
+        narrower array is made of the sums after the kernel."""
         array, result, names = self.shared.saved[value], None, self.shared.names
         if WIDTHS[self.dtypes[array.name]] not in ("float32", "float64"):
             sums = self.shared.save(value, names.fresh(f"{array.name}_sums"))
@@ -350,16 +349,17 @@ class _ModuleBuilder:
 
     def _group(self, group: For, env: dict[NestValue, Pull]) -> None:
         split = next((s for s in group.body if isinstance(s, For) and s.kind == "parts"), None)
-        spans = group.spans
-        for value in self.cleared:
+        spans, cleared, self.cleared = group.spans, self.cleared, []
+        for value in cleared:
             self._clear(value, spans)
-        self.cleared = []
         if split is None:
             self._run(self._writing(env, spans), group.body, tile_note(spans))
             if self.specialized[self.place] and self.kernels and self.kernels[-1].place == self.place:
                 self._specialize(env, spans, group.body)
         else:
             self._parts(group, env)
+        made = {a.sums: a.result or a.sums for a in self.added}  # which later kernels read
+        self.shared.saved.update({value: made[self.shared.saved[value]] for value in cleared})
         env.update(self.shared.written)
 
     def _product(self, group: For, env: Mapping[NestValue, Pull]) -> ProductCall:
