@@ -172,8 +172,9 @@ def test_tied_parameters_are_told_from_two() -> None:
 def test_what_is_read_otherwise_than_it_runs_is_neither_proved_nor_refuted() -> None:
     """A program is put in the place of a module that does something else."""
     shifted, same = (lambda x: x + (x == 0)), (lambda x: x + 0)
-    alike = ModulePair.imported(same, same, (real(4),))
-    other = ModulePair.imported(shifted, same, (real(4),))
+    example = torch.tensor([-1.5, 0.5, 2.0, -3.0])  # were all positive, others of its shape would be so, too
+    alike = ModulePair.imported(same, same, (example,))
+    other = ModulePair.imported(shifted, same, (example,))
     with pytest.raises(Undecided, match="equal as they were imported"):
         prove_modules(replace(alike, runs=other.runs), prove)
     with pytest.raises(Undecided, match="differ as they were imported"):
