@@ -19,12 +19,7 @@ UNDECIDED: dict[str, tuple[str, ...]] = {
         "reductions: largest position",
         "reductions: deviation from the maximum",
     ),
-    "case distinctions under a binder": (
-        "blocks: prefix and suffix",
-        "blocks: a prefix sum less the one before",
-        "blocks: exclusive prefix sum",
-        "optimisers: window as a difference of causal sums",
-    ),
+    "case distinctions under a binder": ("optimisers: window as a difference of causal sums",),
     "exponentials of cases with minus infinity": ("blocks: prefix maximum of an exponential",),
     "an order of merged indices by their digits": (
         "blocks: prefix sums in blocks",
