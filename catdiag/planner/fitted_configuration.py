@@ -69,6 +69,9 @@ def together(
         )  # fmt: skip
     except CatdiagError as error:
         return None, error.message
+    own = sum(len(plan.module.kernels) for plan in plans if plan.module is not None)
+    if (count := len(emitted.module.kernels)) > own:
+        return None, f"{count} kernels are launched together, and the plans have {own}"
     for place, plan in enumerate(plans):
         if place in library:
             continue

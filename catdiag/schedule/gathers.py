@@ -51,6 +51,8 @@ def _read_by(graph: Graph, groups: bool) -> frozenset[int]:
             rematerialized.update(made[place])
             if isinstance(node.box.op, Map):
                 says.add(place)
+        elif groups and isinstance(node.box.op, GroupOp):  # what it makes is in memory, as inputs are
+            arrays.update(made[place])
         else:
             continue
         given.update(made[place])

@@ -97,6 +97,19 @@ def test_attention_whose_heads_are_merged_is_one_kernel() -> None:
     assert plan.backend == "triton" and len(plan.kernels) == 1 and not plan.theorem.conditional
 
 
+def test_parts_of_an_array_are_read_in_place_by_the_next_kernel() -> None:
+    @cd.algorithm("t e, e (p d) -> t d")
+    def attention(X: Any, W: Any) -> Any:
+        Y = cd.rearrange(cd.einsum("t e, e (p d) -> t (p d)", X, W), "t (p d) -> t p d")
+        Q, K, V = (cd.reindex(Y, "", p=k) for k in range(3))
+        P = cd.softmax(cd.einsum("t d, s d -> t s", Q, K.rename(t="s")), "s")
+        return cd.einsum("t s, s d -> t d", P, V.rename(t="s"))
+
+    plan = attention.plan("H200", {"t": 2048, "e": 1024, "p": 3, "d": 64})
+    assert not plan.unproved and plan.module is not None, plan.reason
+    assert len(plan.kernels) > 1 and "what is not in groups" not in plan.module.text
+
+
 def test_an_axis_of_length_1_is_added_by_the_kernel_that_makes_the_array() -> None:
     @cd.algorithm("b d, d e -> b 1 e")
     def step(X: Any, W: Any) -> Any:
