@@ -75,7 +75,7 @@ def heads(block: int) -> Module:
 
 def test_a_loop_over_single_entries_has_no_dimension_for_them() -> None:
     text, several = heads(1).text, heads(2).text
-    assert "W_blocks.load([o0, h0, 0]).reshape((g_o, k_block))" in text
+    assert "W_blocks.load([h0, o0, 0]).reshape((g_o, k_block))" in text
     assert "for h0 in tl.range(h_from, h_to, 1)" in text and "s_h" not in text and "tl.permute" not in text
     assert "s_h=2" in several and "tl.permute" in several
 
@@ -130,3 +130,12 @@ class TestRun:
         found = kernels.padded(a, f, y=5, x=9, s_j=taps)
         wanted = torch.nn.functional.conv2d(a.permute(0, 3, 1, 2), f.permute(3, 2, 0, 1), padding=1)
         assert (found.permute(0, 3, 1, 2) - wanted).abs().max() < 1e-4
+
+
+def test_axes_of_one_entry_come_first_in_boxes() -> None:
+    experts = cd.algorithm("t n m, n m d -> t n d", name="experts")(
+        lambda H, W: cd.einsum("t n m, n m d -> t n d", H, W)
+    )
+    text = module(experts.stream("m").group("t n d"), {"g_t": 128, "g_n": 1, "g_d": 256, "s_m": 64}, "bf16").text
+    assert "_copied(H.permute((1, 0, 2)), [1, g_t, s_m])" in text and "_copied(W, [1, s_m, g_d])" in text
+    assert "H_blocks.load([n_at, t0, m0]).reshape((g_t, s_m))" in text

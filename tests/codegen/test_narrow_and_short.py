@@ -99,6 +99,13 @@ class TestCompiled:
         (addressed,) = kernel.binaries(sizes)
         assert ["mma.sync" in code.assembly for code in (boxed, addressed)] == [False, True]
 
+    def test_factors_with_an_axis_of_one_entry_between_others_are_read_where_they_are_copied_to(self) -> None:
+        experts = cd.algorithm("t n m, n m d -> t n d")(lambda H, W: cd.einsum("t n m, n m d -> t n d", H, W))
+        form = experts.stream("m").group("t n d")
+        made = module(form, {"g_t": 128, "g_n": 1, "g_d": 256, "s_m": 64}, "bf16", stages=3, warps=8)
+        (binary,) = binaries(made, {"t": 1024, "n": 8, "m": 2048, "d": 1024})
+        assert "warp_group_dot" in binary.stages["ttgir"] and "local_load" not in binary.stages["ttgir"]
+
     @pytest.mark.parametrize(("columns", "stages"), [(16, 2), (64, 3)])
     def test_merged_rows_are_read_where_they_are_copied_to(self, columns: int, stages: int) -> None:
         form = group.find(fold_search.find(of_heads.diagram, "x").diagram, ["q", "v"])

@@ -64,6 +64,7 @@ class GluonWriting(Writing):
         self.row = row
         """The tile of the grid whose rows warpgroups divide."""
         super().__init__(shared, env, spans)
+        self.k.units_first = False
         fixed = ("each", "me", "rows", "groups", "stages", "iteration")
         self.names = {n: self.own.fresh(n) for n in fixed}
         plain = self.printer

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from catdiag.codegen.syntax import Name, Number, PythonExpression, TupleOf, method
 from catdiag.codegen.triton.array_accesses import StoredArray
 from catdiag.codegen.triton.mask_ranges import Affine, affine
 from catdiag.codegen.triton.tile_expressions import Nodes
@@ -13,13 +14,23 @@ from catdiag.codegen.triton.tile_nodes import Dim, TileNode, natural, terms
 
 @dataclass(eq=False)
 class Boxes:
-    """Blocks of an array that the copy engine loads; `name` is that of their tensor descriptor."""
+    """Blocks of an array that the copy engine loads; `name` is that of their tensor descriptor, which has the axes of
+    the array in this `order`."""
 
     name: str
     array: StoredArray
     shape: tuple[str, ...]
+    order: tuple[int, ...]
     looped: bool = False
     """Whether a loop loads them, or a matrix product in a loop reads them: only then does a descriptor pay."""
+
+    @property
+    def tensor(self) -> PythonExpression:
+        """The array as the descriptor has it."""
+        name = Name(self.array.name)
+        if self.order == tuple(range(len(self.order))):
+            return name
+        return method(name, "permute", TupleOf(tuple(map(Number, self.order))))
 
 
 @dataclass(frozen=True)
@@ -28,6 +39,14 @@ class BoxAccess:
 
     dims: tuple[Dim | None, ...]
     starts: tuple[TileNode, ...]
+
+    @property
+    def units_first(self) -> tuple[int, ...]:
+        """The axes along which it is one entry, then the others. Triton 3.6 reads a box of (128, 1, 64) entries through
+        registers, and has products overwrite them while warpgroups multiply them: results are wrong. A box of (1, 128,
+        64) is multiplied where it lies."""
+        units = (k for k, dim in enumerate(self.dims) if dim is None)
+        return (*units, *(k for k, dim in enumerate(self.dims) if dim is not None))
 
 
 def boxed(nodes: Nodes, array: StoredArray, places: Sequence[TileNode]) -> BoxAccess | None:

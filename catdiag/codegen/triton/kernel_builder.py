@@ -121,7 +121,9 @@ class Build:
         self.sizes: dict[str, str] = {}
         self.constants: dict[str, None] = {}
         self.blocks: dict[str, Size] = {}
-        self.boxes: dict[tuple[StoredArray, tuple[str, ...]], Boxes] = {}
+        self.boxes: dict[tuple[StoredArray, tuple[str, ...], tuple[int, ...]], Boxes] = {}
+        self.units_first = True
+        """Whether boxes have the axes of one entry first: of kernels whose layouts the compiler chooses."""
         self.reads: dict[StoredArray, dict[tuple[TileNode, ...], None]] = {}
         self.writes: dict[StoredArray, dict[tuple[TileNode, ...], None]] = {}
         """The indices at which arrays are read and written, a node for each axis."""
@@ -270,7 +272,7 @@ class Build:
         order = [*dims, *(d for d in joined if d not in dims)]
         known = guard is None or (not any(map(from_array, places)) and array_boxes.inside(guard, places, sizes))
         access = array_boxes.boxed(self.nodes, array, places) if known else None
-        starts = () if access is None else access.starts
+        starts = () if access is None else [access.starts[k] for k in self._order(access)]
         box = None if access is None else self.boxes_of(array, access)
         fills: dict[Dim, Fill] = dict.fromkeys(ragged, 0.0)
         if access is not None:  # what is outside of a slice or of a window's tile may be in the array
@@ -284,14 +286,19 @@ class Build:
         node.wanted = f"{array.name}_tile"
         return node
 
+    def _order(self, access: BoxAccess) -> tuple[int, ...]:
+        return access.units_first if self.units_first else tuple(range(len(access.dims)))
+
     def boxes_of(self, array: StoredArray, access: BoxAccess) -> Boxes:
         """The boxes of an array with some dimensions; those of one shape share a tensor descriptor."""
         looped = any(d is not None and d.loop is not None for d in access.dims)
         looped |= any(start.scope is not self.root for start in access.starts)
-        shape = tuple("1" if d is None else d.block for d in access.dims)
-        found = self.boxes.get((array, shape))
+        order = self._order(access)
+        shape = tuple("1" if (d := access.dims[k]) is None else d.block for k in order)
+        found = self.boxes.get((array, shape, order))
         if found is None:
-            found = self.boxes[array, shape] = Boxes(self.names.fresh(f"{array.name}_blocks"), array, shape)
+            made = Boxes(self.names.fresh(f"{array.name}_blocks"), array, shape, order)
+            found = self.boxes[array, shape, order] = made
         found.looped |= looped
         return found
 

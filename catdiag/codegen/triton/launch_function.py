@@ -411,13 +411,13 @@ class LaunchWriter:
             r.boxes.name: ListOf(tuple(block_length(b, {**known, **each} if r.rows else known) for b in r.boxes.shape))
             for r in specialized.rings
         }
-        boxes = [(r.boxes.array.name, shapes[r.boxes.name]) for r in specialized.rings]
+        boxes = [(r.boxes, shapes[r.boxes.name]) for r in specialized.rings]
         self.write("if groups:")
-        self._call("    why = _unboxed", [TupleOf((Number(name), Name(name), shape)) for name, shape in boxes])
+        self._call("    why = _unboxed", [TupleOf((Number(b.array.name), b.tensor, shape)) for b, shape in boxes])
         self.write("if groups and not why:")
         outer, self.lines = self.lines, []
         for ring in specialized.rings:
-            self.write(f"{ring.boxes.name} = _boxes({ring.boxes.array.name}, {shapes[ring.boxes.name]})")
+            self.write(f"{ring.boxes.name} = _boxes({ring.boxes.tensor}, {shapes[ring.boxes.name]})")
         arguments = [*(a.name for a in kernel.arrays), *self._numbers(kernel), *(b.name for b in kernel.boxes)]
         constants = constants_of(kernel)
         arguments += [f"{name}={value}" for name, value in known.items() if name in constants]
@@ -461,7 +461,7 @@ class LaunchWriter:
     def _boxes(self, kernel: KernelSpec) -> None:
         """The lines that make tensor descriptors; one is None where the tensor, the block or the chip allows none."""
         for box in kernel.boxes:
-            descriptor = call("_copied", Name(box.array.name), self._lengths_of(kernel, box.shape))
+            descriptor = call("_copied", box.tensor, self._lengths_of(kernel, box.shape))
             self.write(f"{box.name} = {descriptor}")
 
     def _lengths_of(self, kernel: KernelSpec, blocks: Sequence[str]) -> ListOf:
