@@ -74,6 +74,8 @@ class Tensor:
     strides: tuple[int, ...]
     dtype: Type
     device: Device = Device()
+    permuted: Tensor | None = None
+    """The tensor of which it is a permutation, if it is one."""
 
     @staticmethod
     def of(shape: Sequence[int], dtype: str, device: Device | None = None) -> Tensor:
@@ -115,7 +117,7 @@ class Tensor:
     def permute(self, order: Sequence[int]) -> Tensor:
         """The same entries with the axes in another order."""
         shape, strides = ([of[k] for k in order] for of in (self.shape, self.strides))
-        return Tensor(tuple(shape), tuple(strides), self.dtype, self.device)
+        return Tensor(tuple(shape), tuple(strides), self.dtype, self.device, self)
 
     def unflatten(self, axis: int, sizes: Sequence[int]) -> Tensor:
         """The same entries with one axis as several."""
@@ -264,6 +266,16 @@ def _namespace(source: Module, calls: list[RecordedLaunch], generation: int | No
     return namespace
 
 
+def _name_of(tensor: Tensor, names: Mapping[int, str], otherwise: str) -> str:
+    """The name of the argument that a tensor is, or is a permutation of."""
+    found: Tensor | None = tensor
+    while found is not None:
+        if id(found) in names:
+            return names[id(found)]
+        found = found.permuted
+    return otherwise
+
+
 @lru_cache(maxsize=64)
 def _compiled(host: str) -> CodeType:
     return compile(host, "<generated>", "exec", dont_inherit=True)
@@ -288,7 +300,7 @@ class _KernelStub:
             names = {id(v): n for n, v in bound.items() if isinstance(v, Tensor)}
             shown.update(
                 {
-                    n: Pointer(v.base.dtype, tuple(v.block_shape), names.get(id(v.base), n))
+                    n: Pointer(v.base.dtype, tuple(v.block_shape), _name_of(v.base, names, n))
                     for n, v in bound.items()
                     if isinstance(v, Boxed)
                 }
