@@ -81,7 +81,7 @@ class Meeting:
                 return x.steps, y.steps
             if not any(t.op in ("max", "sqrt") for t in subterms(x.term, y.term)):
                 break
-        if depth > 0 and self._turned(x, y) and self._one(x, y):
+        if depth > 0 and self._compared_one_way(x, y) and self._one(x, y):
             return x.steps, y.steps
         if splits > 0:
             conditions = undecided_conditions(ctx, x.term, y.term, signs=True)
@@ -114,7 +114,7 @@ class Meeting:
         x.do("same", [], term_data(y.term))
         return True
 
-    def _turned(self, x: TermSide, y: TermSide) -> bool:
+    def _compared_one_way(self, x: TermSide, y: TermSide) -> bool:
         """Whether what sums compare both ways, i <= j here and j <= i there, is compared one way: i <= j as
         i < j or i = j, of which the second leaves one term."""
         found = {t.args[0] for t in subterms(x.term, y.term) if is_guard(t) and t.args[0].op == "le"}

@@ -129,7 +129,8 @@ def _checked(flat: Diagram, axes: Sequence[str], accumulate: bool = False) -> _G
                 _check_box(node.box, name, adds)
         if all(ty.axis(name) is None for ty in read):
             raise NotGroupable(
-                f"cannot group axis {name!r}: no array that groups read has it, and results repeat along it"
+                f"cannot group axis {name!r}: no array that groups read has it, and results repeat along it: "
+                "group other axes"
             )
     taken, more = sizes_in(flat), []
     for name in axes:

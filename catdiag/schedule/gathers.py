@@ -18,8 +18,8 @@ def gathered(graph: Graph) -> frozenset[int]:
     """The indices of the boxes that are views of whole arrays and are read by groups only: each group reads the
     elements of its tile through them.
 
-    Their index arrays are inputs, positions, sizes, integers made of those, or other such views. The boxes of integers
-    that only such views read are among them.
+    The arrays are inputs, or what groups make. Index arrays are these, positions, sizes, integers made of those, or
+    other such views. The boxes of integers that only such views read are among them.
     """
     if not any(isinstance(node.box.op, GroupOp) for node in graph.nodes):
         return frozenset()

@@ -12,6 +12,7 @@ import pytest
 import catdiag as cd
 from catdiag.codegen.triton.triton_module import module
 from catdiag.runtime.module_cache import imported
+from catdiag.testing import assert_counts_match
 from catdiag.util.errors import NotGroupable
 
 
@@ -108,6 +109,7 @@ def test_parts_of_an_array_are_read_in_place_by_the_next_kernel() -> None:
     plan = attention.plan("H200", {"t": 2048, "e": 1024, "p": 3, "d": 64})
     assert not plan.unproved and plan.module is not None, plan.reason
     assert len(plan.kernels) > 1 and "what is not in groups" not in plan.module.text
+    assert_counts_match(plan.derivation, 2, sizes={"p": 3})
 
 
 def test_an_axis_of_length_1_is_added_by_the_kernel_that_makes_the_array() -> None:

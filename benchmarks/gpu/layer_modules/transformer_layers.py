@@ -1,7 +1,4 @@
-"""Layers of models as their authors write them, at sizes that people use, each with example inputs.
-
-None of them is an example of the library: they are what a user may bring.
-"""
+"""Layers of transformers and their kin, as their authors write them, at sizes that people use."""
 # mypy: ignore-errors
 # ruff: noqa: E731
 
@@ -90,9 +87,7 @@ class RMS(nn.Module):
         return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6) * s.w
 
 
-class LlamaCache(nn.Module):
-    "one decoding step with a cache"
-
+class Llama(nn.Module):
     def __init__(s, d=2048, h=16, kv=4, m=5632):
         super().__init__()
         s.h, s.kv, s.e = h, kv, d // h
@@ -106,8 +101,8 @@ class LlamaCache(nn.Module):
         s.u = nn.Linear(d, m, bias=False)
         s.w = nn.Linear(m, d, bias=False)
 
-    def forward(s, x, kc, vc, cos, sin):
-        b, t, d = x.shape
+    def projected(s, x, cos, sin):
+        b, t, _ = x.shape
         y = s.n1(x)
 
         def rot(z):
@@ -116,13 +111,25 @@ class LlamaCache(nn.Module):
 
         q = rot(s.q(y).reshape(b, t, s.h, s.e).transpose(1, 2))
         k = rot(s.k(y).reshape(b, t, s.kv, s.e).transpose(1, 2))
-        v = s.v(y).reshape(b, t, s.kv, s.e).transpose(1, 2)
-        k = torch.cat((kc, k), 2)
-        v = torch.cat((vc, v), 2)
-        a = F.scaled_dot_product_attention(q, k, v, enable_gqa=True).transpose(1, 2).reshape(b, t, d)
-        x = x + s.o(a)
+        return q, k, s.v(y).reshape(b, t, s.kv, s.e).transpose(1, 2)
+
+    def finished(s, x, a):
+        x = x + s.o(a.transpose(1, 2).reshape(x.shape))
         y = s.n2(x)
-        return x + s.w(F.silu(s.g(y)) * s.u(y)), k, v
+        return x + s.w(F.silu(s.g(y)) * s.u(y))
+
+    def forward(s, x, cos, sin):
+        q, k, v = s.projected(x, cos, sin)
+        return s.finished(x, F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True))
+
+
+class LlamaCache(Llama):
+    """One step of decoding."""
+
+    def forward(s, x, kc, vc, cos, sin):
+        q, k, v = s.projected(x, cos, sin)
+        k, v = torch.cat((kc, k), 2), torch.cat((vc, v), 2)
+        return s.finished(x, F.scaled_dot_product_attention(q, k, v, enable_gqa=True)), k, v
 
 
 class MoE(nn.Module):
@@ -163,24 +170,6 @@ class PostNorm(nn.Module):
         )
         x = s.n1(x + s.o(a))
         return s.n2(x + s.f2(F.gelu(s.f1(x))))
-
-
-class Llama(LlamaCache):
-    def forward(s, x, cos, sin):
-        b, t, d = x.shape
-        y = s.n1(x)
-
-        def rot(z):
-            a, c = z.chunk(2, -1)
-            return z * cos + torch.cat((-c, a), -1) * sin
-
-        q = rot(s.q(y).reshape(b, t, s.h, s.e).transpose(1, 2))
-        k = rot(s.k(y).reshape(b, t, s.kv, s.e).transpose(1, 2))
-        v = s.v(y).reshape(b, t, s.kv, s.e).transpose(1, 2)
-        a = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True).transpose(1, 2).reshape(b, t, d)
-        x = x + s.o(a)
-        y = s.n2(x)
-        return x + s.w(F.silu(s.g(y)) * s.u(y))
 
 
 class Gemma2(nn.Module):
@@ -261,65 +250,6 @@ class Swin(nn.Module):
         return x + s.f2(F.gelu(s.f1(s.n2(x))))
 
 
-class ConvNeXt(nn.Module):
-    def __init__(s, d=128):
-        super().__init__()
-        s.c = nn.Conv2d(d, d, 7, padding=3, groups=d)
-        s.n = nn.LayerNorm(d)
-        s.f1 = nn.Linear(d, 4 * d)
-        s.f2 = nn.Linear(4 * d, d)
-        s.g = nn.Parameter(torch.ones(d))
-
-    def forward(s, x):
-        y = s.c(x).permute(0, 2, 3, 1)
-        y = s.f2(F.gelu(s.f1(s.n(y)))) * s.g
-        return x + y.permute(0, 3, 1, 2)
-
-
-class ResBlock(nn.Module):
-    "U-Net"
-
-    def __init__(s, c=128, e=512):
-        super().__init__()
-        s.n1 = nn.GroupNorm(32, c)
-        s.c1 = nn.Conv2d(c, c, 3, padding=1)
-        s.e = nn.Linear(e, c)
-        s.n2 = nn.GroupNorm(32, c)
-        s.c2 = nn.Conv2d(c, c, 3, padding=1)
-
-    def forward(s, x, t):
-        y = s.c1(F.silu(s.n1(x))) + s.e(F.silu(t))[:, :, None, None]
-        return x + s.c2(F.silu(s.n2(y)))
-
-
-class Bottleneck(nn.Module):
-    "ResNet in evaluation"
-
-    def __init__(s, c=256, m=64):
-        super().__init__()
-        s.c1 = nn.Conv2d(c, m, 1, bias=False)
-        s.b1 = nn.BatchNorm2d(m)
-        s.c2 = nn.Conv2d(m, m, 3, padding=1, bias=False)
-        s.b2 = nn.BatchNorm2d(m)
-        s.c3 = nn.Conv2d(m, c, 1, bias=False)
-        s.b3 = nn.BatchNorm2d(c)
-
-    def forward(s, x):
-        y = F.relu(s.b1(s.c1(x)))
-        y = F.relu(s.b2(s.c2(y)))
-        return F.relu(x + s.b3(s.c3(y)))
-
-
-class SE(nn.Module):
-    def __init__(s, c=256, r=16):
-        super().__init__()
-        s.a = nn.Linear(c, r)
-        s.b = nn.Linear(r, c)
-
-    def forward(s, x):
-        return x * torch.sigmoid(s.b(F.relu(s.a(x.mean((2, 3))))))[:, :, None, None]
-
-
 class TopMoE(nn.Module):
     def __init__(s, d=512, m=1024, n=8):
         super().__init__()
@@ -398,23 +328,6 @@ class Mixer(nn.Module):
     def forward(s, x):
         x = x + s.b(F.gelu(s.a(s.n1(x).transpose(1, 2)))).transpose(1, 2)
         return x + s.d(F.gelu(s.c(s.n2(x))))
-
-
-class Conformer(nn.Module):
-    "convolution module"
-
-    def __init__(s, d=256):
-        super().__init__()
-        s.n = nn.LayerNorm(d)
-        s.a = nn.Conv1d(d, 2 * d, 1)
-        s.c = nn.Conv1d(d, d, 31, padding=15, groups=d)
-        s.bn = nn.BatchNorm1d(d)
-        s.b = nn.Conv1d(d, d, 1)
-
-    def forward(s, x):
-        y = F.glu(s.a(s.n(x).transpose(1, 2)), 1)
-        y = F.silu(s.bn(s.c(y)))
-        return x + s.b(y).transpose(1, 2)
 
 
 class AdaLN(nn.Module):
@@ -511,33 +424,32 @@ class Perceiver(nn.Module):
         return s.l + s.o(a.transpose(1, 2).reshape(b, -1, d))
 
 
-def R(*s):
-    return torch.randn(*s)
+def normal(*shape):
+    return torch.randn(shape)
 
 
 LAYERS = {
-    "vit": lambda: (ViTBlock(), (R(8, 196, 768),)),
-    "parallel": lambda: (Parallel(1024, 8, 4096), (R(2, 2048, 1024),)),
-    "cross": lambda: (Cross(), (R(2, 1024, 1024), R(2, 1500, 1024))),
-    "cache": lambda: (LlamaCache(), (R(4, 1, 2048), R(4, 4, 4095, 128), R(4, 4, 4095, 128), R(1, 128), R(1, 128))),
-    "llama": lambda: (Llama(), (R(2, 2048, 2048), R(2048, 128), R(2048, 128))),
-    "moe": lambda: (MoE(), (R(2, 1024, 1024),)),
-    "bert": lambda: (PostNorm(), (R(4, 512, 1024), torch.ones(4, 512, dtype=torch.bool))),
-    "gemma2": lambda: (Gemma2(), (R(2, 1024, 1024),)),
-    "prefill": lambda: (Prefill(), (R(2, 16, 1024), R(2, 8, 1008, 128), R(2, 8, 1008, 128))),
-    "swin": lambda: (Swin(), (R(8, 56, 56, 192),)),
-    "convnext": lambda: (ConvNeXt(), (R(8, 128, 56, 56),)),
-    "resblock": lambda: (ResBlock(), (R(4, 128, 32, 32), R(4, 512))),
-    "bottleneck": lambda: (Bottleneck(), (R(8, 256, 56, 56),)),
-    "se": lambda: (SE(), (R(8, 256, 56, 56),)),
-    "topmoe": lambda: (TopMoE(), (R(256, 512),)),
-    "mla": lambda: (MLA(), (R(2, 1024, 1024), R(1024, 32), R(1024, 32))),
-    "neox": lambda: (NeoX(), (R(2, 1024, 1024), R(1024, 64), R(1024, 64))),
-    "mixer": lambda: (Mixer(), (R(32, 196, 512),)),
-    "conformer": lambda: (Conformer(), (R(8, 512, 256),)),
-    "adaln": lambda: (AdaLN(), (R(8, 256, 512), R(8, 512))),
-    "alibi": lambda: (Alibi(), (R(2, 1024, 1024),)),
+    "vit": lambda: (ViTBlock(), (normal(8, 196, 768),)),
+    "parallel": lambda: (Parallel(1024, 8, 4096), (normal(2, 2048, 1024),)),
+    "cross": lambda: (Cross(), (normal(2, 1024, 1024), normal(2, 1500, 1024))),
+    "cache": lambda: (
+        LlamaCache(),
+        (normal(4, 1, 2048), normal(4, 4, 4095, 128), normal(4, 4, 4095, 128), normal(1, 128), normal(1, 128)),
+    ),
+    "llama": lambda: (Llama(), (normal(2, 2048, 2048), normal(2048, 128), normal(2048, 128))),
+    "moe": lambda: (MoE(), (normal(2, 1024, 1024),)),
+    "bert": lambda: (PostNorm(), (normal(4, 512, 1024), torch.ones(4, 512, dtype=torch.bool))),
+    "gemma2": lambda: (Gemma2(), (normal(2, 1024, 1024),)),
+    "prefill": lambda: (Prefill(), (normal(2, 16, 1024), normal(2, 8, 1008, 128), normal(2, 8, 1008, 128))),
+    "swin": lambda: (Swin(), (normal(8, 56, 56, 192),)),
+    "topmoe": lambda: (TopMoE(), (normal(256, 512),)),
+    "mla": lambda: (MLA(), (normal(2, 1024, 1024), normal(1024, 32), normal(1024, 32))),
+    "neox": lambda: (NeoX(), (normal(2, 1024, 1024), normal(1024, 64), normal(1024, 64))),
+    "mixer": lambda: (Mixer(), (normal(32, 196, 512),)),
+    "adaln": lambda: (AdaLN(), (normal(8, 256, 512), normal(8, 512))),
+    "alibi": lambda: (Alibi(), (normal(2, 1024, 1024),)),
     "gpt": lambda: (GPT(), (torch.randint(0, 8192, (4, 512)), torch.randint(0, 8192, (4, 512)))),
-    "linear": lambda: (Linear(), (R(4, 2048, 512),)),
-    "perceiver": lambda: (Perceiver(), (R(8, 4096, 512),)),
+    "linear": lambda: (Linear(), (normal(4, 2048, 512),)),
+    "perceiver": lambda: (Perceiver(), (normal(8, 4096, 512),)),
 }
+"""Each layer, with example inputs."""

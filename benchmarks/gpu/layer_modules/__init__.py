@@ -1,0 +1,1 @@
+"""Layers in PyTorch that are no examples of the library: what a user may bring."""
