@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from catdiag.category.diagram import Diagram
-from catdiag.category.types import STORED
+from catdiag.category.ops import Box
+from catdiag.category.types import STORED, size_value
 from catdiag.chip.hardware import Hardware
 from catdiag.planner.multi_kernel_plan import Plan
 from catdiag.planner.partition import plan
@@ -17,12 +20,16 @@ from catdiag.schedule.kernel_analysis import given_sizes
 from catdiag.schedule.stored_types import element_types, output_names, rest_type
 from catdiag.solvers.z3 import Z3, shared
 
+DEAR, PRODUCT_BYTES = 2.0, 2
+"""How many times as long a saved product takes to compute again as to write and read, at least, and the bytes of an
+entry that this goes by."""
+
 
 @dataclass(frozen=True)
 class TrainingPlans:
     """The plans of both passes (`catdiag.rewrite.differentiate.forward_and_backward`), each with its theorem.
 
-    What the forward pass saves beside results is in fp32, or wider.
+    What the forward pass saves beside results is in fp32, or wider, but for products, which have the type of results.
     """
 
     passes: ForwardAndBackward
@@ -55,12 +62,14 @@ def training_plans(
     ([1, 1], 'fp32')
     """
     solver = ask or shared()
-    passes = forward_and_backward(source, solver, wrt=list(wrt))
     types = element_types(source, dtype)
+    dear = partial(_dear, chip, _bytes_of_ends(source, sizes, types), sizes)
+    passes = forward_and_backward(source, solver, wrt=list(wrt), dear=dear)
     inputs = [types[name] for name in source.input_names]
     results = [types[name] for name in output_names(source)]
     statistic = max("fp32", max(results, key=width), key=width)
-    made = [*results, *[statistic] * (len(passes.forward.cod) - len(results))]
+    further = range(len(results), len(passes.forward.cod))
+    made = [*results, *(max(results, key=width) if k in passes.products else statistic for k in further)]
     read = [inputs[k] for k in passes.reads], [made[k] for k in passes.saved], [results[k] for k in passes.of]
     of_passes = (
         (passes.forward, [*inputs, *made]),
@@ -75,6 +84,27 @@ def training_plans(
         needed = given_sizes(diagram)
         plans.append(plan(diagram, chip, {n: size for n, size in sizes.items() if n in needed}, dtype=given))
     return TrainingPlans(passes, *plans)
+
+
+def _bytes_of_ends(source: Diagram, sizes: Mapping[str, int], types: Mapping[str, str]) -> int:
+    """The bytes of a program's inputs and results."""
+    names = (*source.input_names, *output_names(source))
+    return sum(
+        width(types[name]) * math.prod(size_value(a.size, sizes) for a in ty.axes)
+        for name, ty in zip(names, (*source.dom, *source.cod), strict=True)
+        if ty.element not in STORED
+    )
+
+
+def _dear(chip: Hardware, most_bytes: int, sizes: Mapping[str, int], box: Box) -> bool:
+    """Whether to compute a product again takes `DEAR` times as long as to write and read it, and it takes no more bytes
+    than all inputs and results."""
+    if len(box.dom) != 2 or box.cod[0].element != "real":
+        return False
+    lengths = {a.name: size_value(a.size, sizes) for ty in box.dom for a in ty.axes}
+    moved = 2 * PRODUCT_BYTES * math.prod(lengths[a.name] for a in box.cod[0].axes)
+    again = 2 * math.prod(lengths.values()) / (chip.tensor.get("bf16", math.inf) * chip.sustained["tensor"])
+    return moved <= 2 * most_bytes and again > DEAR * moved / (chip.hbm_bytes_per_s * chip.sustained["hbm"])
 
 
 def training_kernels(planned: Plan, wrt: tuple[int, ...]) -> TrainingKernels:

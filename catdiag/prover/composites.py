@@ -117,7 +117,8 @@ def certify_through(
     """The theorem that two diagrams are the same, by way of arrays that both make.
 
     A stage is some wires of the left graph, each with the wire of the right graph that carries the same, of one type;
-    a last one, of the results, is added. What a stage makes of inputs and of earlier stages is a part. `theorems` are
+    a last one, of the results, is added. What a stage makes of inputs and of earlier stages, of a wire the latest, is a
+    part. `theorems` are
     known ones, of which some may be about parts; `sides` are two diagrams of the same values as these, of which the
     theorem is. Raises as `certify_composite` does.
     """
@@ -132,7 +133,7 @@ def certify_through(
         fresh = [pair for pair in dict.fromkeys(stage) if pair not in number]
         if not fresh:
             continue
-        known = [{pair[k]: pair for pair in reversed(number)} for k in (0, 1)]
+        known = [{pair[k]: pair for pair in number if pair[k] not in [p[k] for p in fresh]} for k in (0, 1)]
         made = [made_of(graph, [pair[k] for pair in fresh], known[k]) for k, graph in enumerate(graphs)]
         reads = {pair: n for n, pair in enumerate(dict.fromkeys(known[k][w] for k in (0, 1) for w in made[k][1]))}
         dom = Ty(*(types[pair[0]] for pair in reads))

@@ -140,9 +140,14 @@ class HashConsedGraph(GraphWriter):
 
     def substitute(self, wire: int, change: Mapping[int, int], stop: Iterable[int] = ()) -> int:
         """The wire recomputed with other wires in place of some; wires behind `stop` are left as they are."""
+        return self.substituted([wire], change, stop).get(wire, wire)
+
+    def substituted(self, wires: Iterable[int], change: Mapping[int, int], stop: Iterable[int] = ()) -> dict[int, int]:
+        """What is in the place of each wire that is another, once wires are recomputed with other wires in place of
+        some; wires behind `stop` are left as they are."""
         made = dict(change)
         stops = set(stop) | set(change)
-        for w in self.cone([wire], stops):
+        for w in self.cone(wires, stops):
             node = self.node(w)
             if w in made or w in stops or node is None or all(made.get(i, i) == i for i in node.inputs):
                 continue
@@ -150,7 +155,7 @@ class HashConsedGraph(GraphWriter):
             inputs = [made.get(i, i) for i in node.inputs]
             dom = Ty(*(self.types[i] for i in inputs))
             made[w] = self.add(Box(node.box.op, dom, node.box.cod, node.box.line), inputs) + place
-        return made.get(wire, wire)
+        return made
 
     def _is_positive(self, box: Box, inputs: Sequence[int]) -> bool:
         """Whether the result of a box is positive by its form."""

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 import catdiag as cd
-from catdiag.rewrite.differentiate.forward_and_backward import ForwardAndBackward
+from catdiag.category.op_facts import reduced_axes
+from catdiag.rewrite.differentiate.forward_and_backward import ForwardAndBackward, forward_and_backward
 from catdiag.rewrite.differentiate.gradient import restricted
+from catdiag.solvers.z3 import shared
 
 SIZES = {"b": 1, "h": 2, "k": 2, "r": 2, "q": 3, "x": 4, "d": 2, "t": 3, "v": 5, "f": 4}
 
@@ -166,3 +168,37 @@ def test_some_of_several_results_may_have_cotangents() -> None:
     assert both.of == (0,) and both.results == 2 and len(both.backward.dom) == 2
     with pytest.raises(cd.errors.NotDifferentiable):
         cd.algorithm("int[q]")(lambda a: a + 1).forward_and_backward()
+
+
+@cd.algorithm("q f, x f, f d, f d, f d, d f, f v, f v, v f, f -> q f", name="layer")
+def layer(X, Y, K, L, V, W, G, U, D, g):
+    """Attention of rows of unit length and gated units, each added to what it reads."""
+
+    def normal(A):
+        return A / cd.sqrt(cd.mean(A * A, "f") + 1) * g
+
+    N, M = normal(X), normal(Y)
+    S = cd.einsum("q d, x d -> q x", cd.einsum("q f, f d -> q d", N, K), cd.einsum("x f, f d -> x d", M, L))
+    values = cd.einsum("x f, f d -> x d", M, V)
+    A = X + cd.einsum("q d, d f -> q f", cd.einsum("q x, x d -> q d", cd.softmax(S, "x"), values), W)
+    N = normal(A)
+    gate, up = (cd.einsum("q f, f v -> q v", N, B) for B in (G, U))
+    return A + cd.einsum("q v, v f -> q f", cd.nn.silu(gate) * up, D)
+
+
+def test_a_whole_layer_is_proved_array_by_array():
+    both = layer.forward_and_backward()
+    assert not both.theorem.conditional
+    assert [str(ty) for ty in both.forward.cod[1:]] == ["[q]", "[x]", "[q]", "[q]"]
+    arrays = arrays_of(layer.diagram)
+    cotangent = np.random.default_rng(1).normal(size=(3, 4))
+    found = run_both(both, arrays, [cotangent])
+    expected = [layer.run(*arrays), *layer.grad().run(*arrays, cotangent)]
+    assert all(np.allclose(a, b) for a, b in zip(found, expected, strict=True))
+
+
+def test_products_that_are_dear_are_saved_and_sums_are_taken_through_them():
+    both = forward_and_backward(layer.diagram, shared(), dear=lambda box: reduced_axes(box) in (("f",), ("x",)))
+    assert not both.theorem.conditional
+    assert [str(both.forward.cod[k]) for k in both.products] == ["[q d]", "[x d]", "[x d]", "[q d]", "[q v]", "[q v]"]
+    assert "Σ_x" not in cd.Program(both.backward).code("pseudocode").split("save")[0]

@@ -9,7 +9,7 @@ statistics are in the order of the program's inputs and results.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -24,9 +24,18 @@ from catdiag.prover.proof_search import OpenGoal
 from catdiag.rewrite.derivation import NotProved, titled
 from catdiag.rewrite.differentiate.gradient import Inputs, Outputs, chosen_inputs, chosen_outputs, further_names
 from catdiag.rewrite.differentiate.linear_maps import broadcast
+from catdiag.rewrite.differentiate.pass_proofs import stages
 from catdiag.rewrite.differentiate.passes import Linearization
 from catdiag.rewrite.differentiate.redundant_maxima import redundant_maxima
-from catdiag.rewrite.differentiate.saved_statistics import RowStatistics, cut_wires, operands, read_arrays
+from catdiag.rewrite.differentiate.saved_statistics import (
+    Dear,
+    RowStatistics,
+    bases,
+    cut_wires,
+    is_dear,
+    operands,
+    read_arrays,
+)
 from catdiag.rewrite.graph_builder import GraphBuilder
 from catdiag.rewrite.hash_consed_graph import HashConsedGraph
 from catdiag.rewrite.list_states import unrolled
@@ -41,7 +50,8 @@ class ForwardAndBackward:
     - `backward`: from some of the program's inputs (`reads`, by number), some outputs of the forward pass (`saved`, by
       number; results may be among them), and cotangents of some results (`of`, by number), to cotangents of the inputs
       `wrt`;
-    - `theorem`: both together give the results and the gradient.
+    - `theorem`: both together give the results and the gradient;
+    - `products`: the outputs of the forward pass, by number, that are saved and no statistics.
     """
 
     forward: Diagram
@@ -52,10 +62,14 @@ class ForwardAndBackward:
     of: tuple[int, ...]
     wrt: tuple[int, ...]
     theorem: Theorem = field(repr=False)
+    products: tuple[int, ...] = ()
 
 
-def forward_and_backward(diagram: Diagram, ask: Z3, of: Outputs = None, wrt: Inputs = None) -> ForwardAndBackward:
-    """The two passes, proved together. See `catdiag.program.Program.forward_and_backward`."""
+def forward_and_backward(
+    diagram: Diagram, ask: Z3, of: Outputs = None, wrt: Inputs = None, dear: Dear = lambda box: False
+) -> ForwardAndBackward:
+    """The two passes, proved together. See `catdiag.program.Program.forward_and_backward`. Results of contractions that
+    are `dear` are saved, others are computed again."""
     chosen, named = chosen_inputs(diagram, wrt), chosen_outputs(diagram, of)
     flat, count = unrolled(diagram), len(diagram.dom)
     made = Linearization(flat, [ArrayType(diagram.cod[k].axes) for k in named.values()], element_guards=True)
@@ -70,18 +84,21 @@ def forward_and_backward(diagram: Diagram, ask: Z3, of: Outputs = None, wrt: Inp
         graph.cast(broadcast(graph, graph.const(0) if w is None else w, ty.axes), ty)
         for w, ty in zip(pulled, types, strict=True)
     ]
-    wires = _WithGradient(diagram, graph, tuple(results), tuple(derived), tuple(types), named, tuple(chosen))
-    shorter = _through_results(graph, results, derived)
-    statistics = RowStatistics(graph, results)
+    wires = _WithGradient(diagram, graph, tuple(results), tuple(derived), tuple(types), named, tuple(chosen), dear)
+    read = [*results, *(w for w in graph.cone([*results, *derived]) if w not in results and is_dear(graph, w, dear))]
+    shorter, becomes = _through_results(graph, read, derived)
+    statistics = RowStatistics(graph, read)
     fewer = statistics.of(shorter)
-    forms: list[tuple[list[int], Sequence[int]]] = [(shorter, ()), (derived, ())]
-    if len(read_arrays(graph, results, fewer, count)) < len(read_arrays(graph, results, shorter, count)):
-        forms.insert(0, (fewer, cut_wires(graph, statistics.terms, [*results, *derived, *fewer])))
-    for k, (form, through) in enumerate(forms):
+    forms = [(shorter, becomes, set[int]()), (derived, {}, set[int]())]
+    if len(read_arrays(graph, results, fewer, count, dear)) < len(read_arrays(graph, results, shorter, count, dear)):
+        then = statistics.becomes
+        whole = {w: then.get(becomes.get(w, w), becomes.get(w, w)) for w in graph.cone([*results, *derived])}
+        forms.insert(0, (fewer, whole, bases(graph, statistics.terms)))
+    for k, (form, change, of_rows) in enumerate(forms):
         try:
-            return _passes(wires, form, ask, through)
+            return _passes(wires, form, ask, change, of_rows)
         except NotProved:  # where a sum is not known to be positive, say
-            if all(form == other for other, _ in forms[k + 1 :]):
+            if all(form == other for other, _, _ in forms[k + 1 :]):
                 raise
     raise AssertionError("the gradient as it was derived is one of the forms")
 
@@ -97,6 +114,7 @@ class _WithGradient:
     types: tuple[ArrayType, ...]
     of: Mapping[str, int]
     wrt: tuple[int, ...]
+    dear: Dear
 
     def saved_type(self, wire: int) -> ArrayType:
         """The type of a saved array, with its axes in the order in which the program's inputs and results have them."""
@@ -106,12 +124,14 @@ class _WithGradient:
         return ArrayType(tuple(sorted(ty.axes, key=lambda a: place.get(a.name, len(place)))), ty.element)
 
 
-def _passes(made: _WithGradient, pulled: Sequence[int], ask: Z3, through: Sequence[int] = ()) -> ForwardAndBackward:
-    """The passes of which the second makes the wires `pulled`, which mean the cotangents, proved by way of some arrays
-    of the forward pass. Raises NotProved."""
+def _passes(
+    made: _WithGradient, pulled: Sequence[int], ask: Z3, becomes: Mapping[int, int], of_rows: Collection[int]
+) -> ForwardAndBackward:
+    """The passes of which the second makes the wires `pulled`, which mean the cotangents. `becomes` is what the
+    gradient's wires have become in them, `of_rows` the arrays whose statistics were put together. Raises NotProved."""
     diagram, graph, results, types = made.diagram, made.graph, made.results, made.types
     count = len(diagram.dom)
-    read = read_arrays(graph, results, pulled, count)
+    read = read_arrays(graph, results, pulled, count, made.dear)
     reads, saved = [w for w in read if w < count], [w for w in read if w >= count]
     further_saved = [w for w in saved if w not in results]
     outputs = [*results, *further_saved]
@@ -120,8 +140,8 @@ def _passes(made: _WithGradient, pulled: Sequence[int], ask: Z3, through: Sequen
     title = diagram.title or "the program"
 
     kinds = {w: made.saved_type(w) for w in further_saved}
-    forward, _ = _emitted(graph, range(count), outputs, [*diagram.cod, *kinds.values()])
-    backward, _ = _emitted(graph, [*reads, *saved, *cotangents], pulled, types, kinds)
+    forward, early = _emitted(graph, range(count), outputs, [*diagram.cod, *kinds.values()])
+    backward, late = _emitted(graph, [*reads, *saved, *cotangents], pulled, types, kinds)
     forward = titled(of_graph(forward.graph, forward.cod, names), f"{title}, forward")
     own = tuple(names[w] for w in reads)
     backward = titled(of_graph(backward.graph, backward.cod, (*own, *further[count:])), f"{title}, backward")
@@ -130,40 +150,46 @@ def _passes(made: _WithGradient, pulled: Sequence[int], ask: Z3, through: Sequen
     both = titled(of_graph(both.graph, both.cod, inputs), f"{title} and its gradient")
     places = tuple(outputs.index(w) for w in saved)
     whole = titled(_composed(both, forward, backward, reads, places), f"{title}, forward and backward")
-    theorem = None
-    if through:
-        once, other = _emitted(graph, range(len(graph.dom)), [*results, *pulled], both.cod.arrays)
-        stage = [(wires[w], other[w]) for w in through if w in wires and w in other]
-        theorem = _proved_through(ask, both, of_graph(once.graph, once.cod, inputs), stage, whole)
-    theorem = theorem or _proved(ask, both, whole)
+    once, other = _once(both, (forward, early), (backward, late), reads, places)
+    roots = [*results, *made.derived]
+    pairs = [[pair] for pair in stages(graph, roots, becomes, of_rows)]
+    ways = [pairs, *([[[(w, w) for w in cut_wires(graph, of_rows, [*roots, *pulled])]]] if of_rows else []), []]
+    sides = both, once
+    theorem = _proved(
+        ask,
+        sides,
+        whole,
+        [[[(wires[a], other[b]) for a, b in stage if a in wires and b in other] for stage in way] for way in ways],
+    )
     of = tuple(made.of.values())
-    return ForwardAndBackward(forward, backward, len(diagram.cod), tuple(reads), places, of, made.wrt, theorem)
+    products = tuple(outputs.index(w) for w in further_saved if is_dear(graph, w, made.dear))
+    return ForwardAndBackward(
+        forward, backward, len(diagram.cod), tuple(reads), places, of, made.wrt, theorem, products
+    )
 
 
-def _proved_through(
-    ask: Z3, both: Diagram, once: Diagram, stage: Sequence[tuple[int, int]], whole: Diagram
-) -> Theorem | None:
-    """The theorem by way of some arrays of both sides, by their wires, which is less work than to open all arrays; None
-    where that does not prove it. `once` is `whole` with equal boxes once."""
-    try:
-        theorem = certify_through(ask, both, once, [stage], sides=(both, whole))
-    except SolverInterrupted as error:
-        raise Interrupted(f"a proof was interrupted: {error}") from error
-    except (OpenPart, OpenGoal, KernelError, ValueError):
-        return None
-    return None if theorem.conditional else theorem
+Stages = Sequence[Sequence[tuple[int, int]]]
 
 
-def _proved(ask: Z3, both: Diagram, whole: Diagram) -> Theorem:
-    try:
-        theorem = certify_equation(ask, both, whole)
-    except SolverInterrupted as error:
-        raise Interrupted(f"a proof was interrupted: {error}") from error
-    except (OpenGoal, KernelError) as error:
-        raise NotProved(f"{whole.title} were not proved to be {both.title}: {error}") from error
-    if theorem.conditional:
-        raise NotProved(f"{whole.title} need more than {both.title}: {'; '.join(theorem.conditions)}")
-    return theorem
+def _proved(ask: Z3, sides: tuple[Diagram, Diagram], whole: Diagram, ways: Sequence[Stages]) -> Theorem:
+    """The theorem that the first side is `whole`, which is the second with equal boxes once: in the first way, by
+    arrays that both sides have, in which it is proved. Raises NotProved."""
+    both, said = sides[0], ""
+    for way in ways:
+        try:
+            if way:
+                theorem = certify_through(ask, *sides, way, sides=(both, whole))
+            else:
+                theorem = certify_equation(ask, both, whole)
+        except SolverInterrupted as error:
+            raise Interrupted(f"a proof was interrupted: {error}") from error
+        except (OpenPart, OpenGoal, KernelError, ValueError) as error:
+            said = f"{whole.title} were not proved to be {both.title}: {error}"
+            continue
+        if not theorem.conditional:
+            return theorem
+        said = f"{whole.title} need more than {both.title}: {'; '.join(theorem.conditions)}"
+    raise NotProved(said)
 
 
 def _composed(
@@ -177,9 +203,29 @@ def _composed(
     return of_graph(writer.graph((*made[:results], *pulled)), both.cod, both.names)
 
 
-def _through_results(graph: HashConsedGraph, results: Sequence[int], roots: Sequence[int]) -> list[int]:
+Emitted = tuple[Diagram, Mapping[int, int]]
+"""A diagram, and the number in it of wires of the graph that it is of."""
+
+
+def _once(both: Diagram, forward: Emitted, backward: Emitted, reads: Sequence[int], saved: Sequence[int]) -> Emitted:
+    """The backward pass after the forward pass, with equal boxes once."""
+    writer = GraphWriter(both.dom, shared=True)
+    first = list(range(len(forward[0].dom)))
+    writer.copy(forward[0].graph.nodes, first)
+    made = [first[w] for w in forward[0].graph.outputs]
+    second = [*reads, *(made[k] for k in saved), *range(len(forward[0].dom), len(both.dom))]
+    writer.copy(backward[0].graph.nodes, second)
+    results = made[: len(both.cod) - len(backward[0].cod)]
+    graph = writer.graph((*results, *(second[w] for w in backward[0].graph.outputs)))
+    known = {w: second[k] for w, k in backward[1].items()} | {w: first[k] for w, k in forward[1].items()}
+    return of_graph(graph, both.cod, both.names), known
+
+
+def _through_results(
+    graph: HashConsedGraph, results: Sequence[int], roots: Sequence[int]
+) -> tuple[list[int], Mapping[int, int]]:
     """The wires with sums of products taken through results: `Σ_x p·(Σ_v u·w)` as `Σ_v u·r` with a result
-    `r = Σ_x p·w`."""
+    `r = Σ_x p·w`; and what each wire that changes has become."""
     products = [(w, p) for w in results for p in _branches(graph, w) if _factors(graph, p) is not None]
     change: dict[int, int] = {}
     for wire in graph.cone(roots):
@@ -187,7 +233,8 @@ def _through_results(graph: HashConsedGraph, results: Sequence[int], roots: Sequ
             found = next((made for r, p in products for made in _through(graph, r, p, wire)), None)
             if found is not None:
                 change[wire] = found
-    return [graph.substitute(w, change) for w in roots]
+    becomes = graph.substituted(roots, change)
+    return [becomes.get(w, w) for w in roots], becomes
 
 
 def _branches(graph: HashConsedGraph, wire: int) -> tuple[int, ...]:
@@ -234,7 +281,7 @@ def _emitted(
     outputs: Sequence[int],
     types: Sequence[ArrayType],
     read_types: Mapping[int, ArrayType] = MappingProxyType({}),
-) -> tuple[Diagram, Mapping[int, int]]:
+) -> Emitted:
     """The diagram from some wires to others, of these types, and its wires by those of the graph; `read_types` of wires
     that are read in other types."""
     builder = GraphBuilder(graph, [read_types.get(w, graph.types[w]) for w in reads])

@@ -4,20 +4,22 @@ From each array that the backward pass needs, going back, the first that is an i
 number for a row: `catdiag.schedule.full_precision`) is read from memory, and what is between is recomputed. So that of
 RMSNorm reads the root of each row. What is a scalar function of other arrays that are read is not read itself.
 
+A product that takes longer to compute again than to write and read is saved too, if the caller says which these are.
+
 Statistics of a row that are read together only are one statistic. In a sum, its terms that are statistics are added up
 first: `u − m − log z` is `u − (m + log z)`. A quotient `exp(u − m)/z` is `exp(u − (m + log z))`, where z is positive.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import reduce
 
 from catdiag.category.diagram import Graph
 from catdiag.category.op_facts import contracts
-from catdiag.category.ops import Einsum, Map
+from catdiag.category.ops import Box, Einsum, Map
 from catdiag.category.scalars import ScalarFunction
 from catdiag.rewrite.differentiate.linear_maps import Guarded
 from catdiag.rewrite.hash_consed_graph import HashConsedGraph
@@ -28,7 +30,13 @@ _DEPTH = 6
 """How many operations deep a sum or a product is read: one of shared operands has many terms."""
 
 
-def read_arrays(graph: HashConsedGraph, results: Sequence[int], roots: Sequence[int], count: int) -> list[int]:
+Dear = Callable[[Box], bool]
+"""Whether what a contraction makes is saved, since to compute it again takes longer than to write and read it."""
+
+
+def read_arrays(
+    graph: HashConsedGraph, results: Sequence[int], roots: Sequence[int], count: int, dear: Dear
+) -> list[int]:
     """What is read of the forward pass to make the roots, given cotangents; `count` are the program's inputs."""
     whole = Graph(graph.dom, tuple(graph.nodes), tuple(results))
     free, small = rematerialized(whole, [False] * len(graph.dom)), statistics(whole)
@@ -41,7 +49,12 @@ def read_arrays(graph: HashConsedGraph, results: Sequence[int], roots: Sequence[
             continue
         seen.add(w)
         node = graph.node(w)
-        if w < count or (node is not None and not graph.late[w] and not free[w] and (w in results or w in small)):
+        if w < count or (
+            node is not None
+            and not graph.late[w]
+            and not free[w]
+            and (w in results or w in small or is_dear(graph, w, dear))
+        ):
             found.add(w)
         elif node is not None:
             todo += node.inputs
@@ -50,6 +63,12 @@ def read_arrays(graph: HashConsedGraph, results: Sequence[int], roots: Sequence[
         if of is not None:
             found = (found - {w}) | of
     return sorted(found)
+
+
+def is_dear(graph: HashConsedGraph, wire: int, dear: Dear) -> bool:
+    """Whether a wire is a product of the forward pass that is saved."""
+    node = graph.node(wire)
+    return node is not None and not graph.late[wire] and contracts(node.box) and dear(node.box)
 
 
 def _operands_of(graph: HashConsedGraph, wire: int, known: Collection[int]) -> set[int] | None:
@@ -79,13 +98,16 @@ class RowStatistics:
     graph: HashConsedGraph
     results: Sequence[int]
     terms: dict[int, None] = field(default_factory=dict)
+    becomes: dict[int, int] = field(default_factory=dict)
+    """What each wire has become."""
 
     def __post_init__(self) -> None:
         self._small = statistics(Graph(self.graph.dom, tuple(self.graph.nodes), tuple(self.results)))
 
     def of(self, roots: Sequence[int]) -> list[int]:
         """The roots with the changes."""
-        made: dict[int, int] = {w: w for w in self.results}
+        made = self.becomes
+        made.update((w, w) for w in self.results)
         for wire in self.graph.cone(roots, self.results):
             if wire not in made:
                 now = self.graph.substitute(wire, made)
@@ -285,13 +307,9 @@ def operands(graph: HashConsedGraph, wire: int, fn: ScalarFunction) -> tuple[int
     return node.inputs if node is not None and graph.function_of(wire) == fn else ()
 
 
-def cut_wires(graph: HashConsedGraph, sums: Iterable[int], roots: Sequence[int]) -> list[int]:
-    """Arrays of the forward pass of which all else of the roots is made that depends on some terms, or on cotangents.
-
-    Of a term `where(c, u, −∞)` these are c and u. With them in place of what they are made of, the equation between two
-    backward passes is small.
-    """
-    bases: set[int] = set()
+def bases(graph: HashConsedGraph, sums: Iterable[int]) -> set[int]:
+    """Arrays of the forward pass of which statistics are made: of a term `where(c, u, −∞)` these are c and u."""
+    found: set[int] = set()
     todo = list(sums)
     while todo:
         w = todo.pop()
@@ -299,12 +317,22 @@ def cut_wires(graph: HashConsedGraph, sums: Iterable[int], roots: Sequence[int])
         if any(graph.is_bottom(branch) for branch in chosen[1:]):
             todo += [branch for branch in chosen if not graph.is_bottom(branch)]
         else:
-            bases.add(w)
+            found.add(w)
+    return found
+
+
+def cut_wires(graph: HashConsedGraph, terms_of: Collection[int], roots: Sequence[int]) -> list[int]:
+    """Arrays of the forward pass of which all else of the roots is made that depends on some bases, or on cotangents.
+    With them in place of what they are made of, the equation between two backward passes is small."""
     inner: set[int] = set()
     cone = graph.cone(roots)
     for w in cone:
         node = graph.node(w)
-        if node is not None and w not in bases and any(i in bases or i in inner or graph.late[i] for i in node.inputs):
+        if (
+            node is not None
+            and w not in terms_of
+            and any(i in terms_of or i in inner or graph.late[i] for i in node.inputs)
+        ):
             inner.add(w)
     read = [*roots, *(i for w in cone if w in inner and (node := graph.node(w)) is not None for i in node.inputs)]
     return [w for w in dict.fromkeys(read) if w not in inner and (node := graph.node(w)) is not None and node.inputs]
