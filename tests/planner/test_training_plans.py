@@ -50,3 +50,12 @@ def test_what_is_added_in_registers_is_not_counted_as_moved_for_each_group() -> 
     backward = training_plans(cd.library.rms_norm.diagram, cd.hardware.H200, sizes, "bf16", [0, 1]).backward
     parts = 4 * 2048 * 2 * cd.hardware.H200.sms  # of two programs of each core, in fp32
     assert backward.kernels[0].save_bytes <= 2 * 8192 * 2048 + parts
+
+
+def test_a_product_is_saved_where_it_takes_longer_to_compute_again() -> None:
+    mlp = cd.algorithm("t d, d f, f d -> t d", name="mlp")(
+        lambda X, U, D: cd.einsum("t f, f d -> t d", cd.tanh(cd.einsum("t d, d f -> t f", X, U)), D)
+    )
+    plans = training_plans(mlp.diagram, cd.hardware.H200, {"t": 2048, "d": 2048, "f": 2048}, "bf16", [0])
+    assert [str(plans.passes.forward.cod[k]) for k in plans.passes.products] == ["[t f]"]
+    assert plans.backward.dtypes["saved0"] == "bf16"
