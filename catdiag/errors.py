@@ -11,6 +11,7 @@ from catdiag.importers.example import NotImported
 from catdiag.prover.assumptions import AssumptionError
 from catdiag.prover.export import NotExportable
 from catdiag.prover.outcomes import Interrupted, NotAProof, Refuted, Undecided
+from catdiag.rewrite.derivation import NotProved
 from catdiag.util.errors import (
     AxisError,
     CatdiagError,
@@ -48,6 +49,7 @@ __all__ = [
     "NotFusable",
     "NotGroupable",
     "NotImported",
+    "NotProved",
     "NotStabilizable",
     "NotStreamable",
     "OfOneKernel",

@@ -53,6 +53,9 @@ class NothingDerived(UsageError):
     """No axis can be streamed or grouped, so there is no theorem."""
 
 
+_OPEN = dict.fromkeys(("NotACounterexample", "NotProved"), UNDECIDED)
+
+
 def status_of(error: CatdiagError) -> int:
     """The exit status of an error.
 
@@ -60,7 +63,7 @@ def status_of(error: CatdiagError) -> int:
     (2, 4)
     """
     # Classes of the prover are compared by name: importing them would make `check` depend on the prover.
-    by_name = {"Refuted": REFUTED, "Undecided": UNDECIDED, "Interrupted": INTERRUPTED, "NotACounterexample": UNDECIDED}
+    by_name = {"Refuted": REFUTED, "Undecided": UNDECIDED, "Interrupted": INTERRUPTED, **_OPEN}
     if type(error).__name__ in by_name:
         return by_name[type(error).__name__]
     if isinstance(error, DoesNotFit):

@@ -126,7 +126,7 @@ def chosen(
         return broadcasted(b, case, shape, element) if shape else case
     for number, other in ((yes, cases[1]), (no, cases[0])):
         if isinstance(number, float) and math.isnan(number):
-            b.notes.append(f"NaN is read as having no value: the other case is taken ({b.line or 'no line'})")
+            b.notes.append(f"NaN is read as having no value: the other case is taken{b.at}")
             return broadcasted(b, other, shape, element) if shape else other
     if isinstance(yes, bool) and isinstance(no, bool) and yes != no and _shaped(b, test, shape):
         return test if yes else folded(b, [test], negated, "bool", shape)

@@ -17,6 +17,11 @@ from catdiag.importers.dimensions import AxisFactor, AxisNames, Dimension
 from catdiag.importers.positions import Positions
 
 
+def at(line: str | None) -> str:
+    """How a note ends that is about a user's line."""
+    return f" ({line})" if line else ""
+
+
 @dataclass(eq=False)
 class ArrayValue:
     """An array of the imported program: its dimensions, and of their factors those that it really has; it is broadcast

@@ -44,7 +44,7 @@ def combined(b: ProgramBuilder, name: str, value: ArrayValue, hit: ArrayValue, s
     total = b.reduced(put, over, False, reduce)
     if how != "set":
         return b.pointwise([value, total], put_together, value.element)
-    b.notes.append(f"{name}: no element is written twice ({b.line or 'no line'})")
+    b.notes.append(f"{name}: no element is written twice{b.at}")
     written = b.reduced(hit, over, False, frontend.any, "bool")
     return b.pointwise([written, total, value], elementwise.where, value.element)
 

@@ -22,7 +22,7 @@ from catdiag.importers.constant_folding import chosen, filled, folded, known
 from catdiag.importers.dimensions import Extent
 from catdiag.importers.example import Imported, NotImported, Original
 from catdiag.importers.graph_reader import GraphReader, described, not_traced, title_of
-from catdiag.importers.imported_values import ArrayValue, Environment, Operand, SizeNumber
+from catdiag.importers.imported_values import ArrayValue, Environment, Operand, SizeNumber, at
 from catdiag.importers.jax_runs import JaxRun
 from catdiag.importers.jax_symbols import JaxCall, JaxSymbols, product_of_sizes, same_calls, same_values
 from catdiag.importers.opaque_boxes import with_arrays
@@ -422,7 +422,7 @@ class _JaxprReader(GraphReader):
     def _all_branches(self, eqn: Any, operands: Sequence[Operand]) -> list[Operand]:
         """The results of a choice by values: those of all branches, chosen element by element."""
         b, found = self.builder, [self._run(f.jaxpr, f.consts, operands[1:]) for f in eqn.params["branches"]]
-        b.notes.append(f"all {len(found)} branches of a choice by values are computed ({_line(eqn) or 'no line'})")
+        b.notes.append(f"all {len(found)} branches of a choice by values are computed{at(_line(eqn))}")
         results = found[-1]
         for k in range(len(found) - 2, -1, -1):
             here = folded(b, operands[:1], lambda p, k=k: p <= k, "bool", ())
@@ -454,7 +454,7 @@ class _JaxprReader(GraphReader):
         fixed, carry = list(operands[:consts]), list(operands[consts : consts + carried])
         scanned, body = operands[consts + carried :], params["jaxpr"]
         made: list[list[Operand]] = []
-        b.notes.append(f"a scan of {length} steps is written out ({_line(eqn) or 'no line'})")
+        b.notes.append(f"a scan of {length} steps is written out{at(_line(eqn))}")
         for step in range(length)[:: -1 if params["reverse"] else 1]:
             rows = [known(v) if not isinstance(known(v), ArrayValue) else b.selected(v, 0, step) for v in scanned]  # type: ignore[arg-type]
             rows = [

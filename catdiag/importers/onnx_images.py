@@ -29,7 +29,7 @@ def _ends(b: ProgramBuilder, call: AtenCall, value: ArrayValue, width: Sequence[
         length, step = b.length(dim), strides[k]
         total = max((-(-length // step) - 1) * step + dilations[k] * (width[k] - 1) + 1 - length, 0)
         if step > 1:  # how much is padded depends on the length
-            b.notes.append(f"{call.name}: {auto} is that of the length {length} ({b.line or 'no line'})")
+            b.notes.append(f"{call.name}: {auto} is that of the length {length}{b.at}")
         less, more = total // 2, total - total // 2
         found.append((less, more) if auto == "SAME_UPPER" else (more, less))
     return found

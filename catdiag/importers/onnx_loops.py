@@ -32,7 +32,7 @@ def _each(b: ProgramBuilder, value: ArrayValue, axis: int, what: str) -> list[Ar
         raise Unsupported(f"{what} over a length that the trace computes")
     for factor in b.factors.resolve(value.dims[axis]):
         b.factors.fix(factor.extent)
-    b.notes.append(f"{what} is read as {count} iterations: the length is fixed ({b.line or 'no line'})")
+    b.notes.append(f"{what} is read as {count} iterations: the length is fixed{b.at}")
     return [b.selected(value, axis, k) for k in range(count)]
 
 

@@ -55,7 +55,7 @@ def opaque(b: ProgramBuilder, library: str, call: AtenCall, function: OnArrays) 
         like = next((v for v in values if b.shape(v) == list(shape)), None)
         dims.append([b.factors.dimension(n) for n in shape] if like is None else like.dims)
         if like is not None and shape:
-            b.notes.append(f"a result of {library}.{call.name} has the lengths of its argument ({b.line or 'no line'})")
+            b.notes.append(f"a result of {library}.{call.name} has the lengths of its argument{b.at}")
     results: list[ArrayValue] = []
     text = repr([(k, _described(v)) for k, v in sorted(call.arguments.items())])
 

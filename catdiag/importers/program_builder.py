@@ -124,7 +124,7 @@ class ProgramBuilder(ValueBuilder):
             for factor in dim[1:] if self.read_roots else dim:
                 self.factors.fix(factor.extent)
             if not self.read_roots and dim:
-                self.notes.append(f"a dimension of {length} is read at a position: its length is fixed ({self.line})")
+                self.notes.append(f"a dimension of {length} is read at a position: its length is fixed{self.at}")
         at: list[tuple[AxisFactor, int]] = []
         rest = position % length
         for factor in dim[::-1]:
@@ -169,7 +169,7 @@ class ProgramBuilder(ValueBuilder):
         if len(dim) == 1:
             if cover and self.read_parts and self.factors.cut(dim[0].extent, cover):
                 taken = " + ".join(map(str, cover))
-                self.notes.append(f"parts of {taken} are read as parts of any lengths ({self.line or 'no line'})")
+                self.notes.append(f"parts of {taken} are read as parts of any lengths{self.at}")
             found = self._terms_of(value, place, dim[0], start, length)
             if found is not None:
                 return found
@@ -178,7 +178,7 @@ class ProgramBuilder(ValueBuilder):
             for factor in self.factors.resolve(halved.dims[place]):
                 self.factors.fix(factor.extent)
             taken = f"{start}:{start + length} of {total}"
-            self.notes.append(f"{taken} is read as one of {total // length} parts ({self.line or 'no line'})")
+            self.notes.append(f"{taken} is read as one of {total // length} parts{self.at}")
             return self.selected(halved, place, start // length)
         if len(dim) == 1 and start == 0 and value.along is not None and value.positions is None and self.read_parts:
             return self.renamed(value, [(dim[0], self.factors.new(length, dim[0].hint))])
@@ -186,7 +186,7 @@ class ProgramBuilder(ValueBuilder):
             value = self.joined_dimension(value, place)
             dim = self.factors.resolve(value.dims[place])
         self.factors.fix(dim[0].extent)
-        self.notes.append(f"{start}:{start + length} of {total} is read as it is: lengths are fixed ({self.line})")
+        self.notes.append(f"{start}:{start + length} of {total} is read as it is: lengths are fixed{self.at}")
         made = self.factors.new(length, dim[0].hint, fixed=True)
         return self._read(value, place, dim[0], made, lambda env: start)
 

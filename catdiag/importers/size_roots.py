@@ -18,7 +18,7 @@ from typing import Any
 
 from catdiag.frontend import elementwise
 from catdiag.importers.dimensions import Dimension
-from catdiag.importers.imported_values import ArrayValue, Environment, Operand, PendingNumber, SizeNumber
+from catdiag.importers.imported_values import ArrayValue, Environment, Operand, PendingNumber, SizeNumber, at
 from catdiag.importers.value_builder import ValueBuilder
 
 _LARGEST = 64
@@ -104,7 +104,7 @@ def known_ratio(number: float) -> Fraction | None:
 
 
 def _noted(b: ValueBuilder, number: float, root: _Root, n: int, line: str | None) -> None:
-    b.notes.append(f"{number!r} is read as {root.text}, with n the length {n} ({line or 'no line'})")
+    b.notes.append(f"{number!r} is read as {root.text}, with n the length {n}{at(line)}")
 
 
 def summed_length(b: ValueBuilder, beside: Operand, number: Operand) -> Operand:
@@ -117,7 +117,7 @@ def summed_length(b: ValueBuilder, beside: Operand, number: Operand) -> Operand:
     dim = whole if b.length(whole) == number else parts[0] if len(parts) == 1 else ()
     if not dim:
         return number
-    b.notes.append(f"{number!r} is read as the length that a sum beside it was over ({b.line or 'no line'})")
+    b.notes.append(f"{number!r} is read as the length that a sum beside it was over{b.at}")
     return SizeNumber(number, lambda env: env.size(dim))
 
 
@@ -138,11 +138,11 @@ def recognized_number(b: ValueBuilder, beside: Operand, number: Operand) -> Oper
     if not math.isfinite(number):
         return number
     if (ratio := known_ratio(number)) is not None:
-        b.notes.append(f"{number!r} is read as {ratio} ({b.line or 'no line'})")
+        b.notes.append(f"{number!r} is read as {ratio}{b.at}")
         return SizeNumber(number, lambda env: ratio)
     if (multiple := _logarithm(number)) is not None:
         factor, log = multiple
-        b.notes.append(f"{number!r} is read as {factor}{log.text} ({b.line or 'no line'})")
+        b.notes.append(f"{number!r} is read as {factor}{log.text}{b.at}")
         return SizeNumber(number, lambda env: factor * log.make())
     square = Fraction(number * number).limit_denominator(_LARGEST)
     if not 0 < square <= _LARGEST or abs(abs(number) - math.sqrt(square)) > _ULPS * abs(number):
@@ -151,7 +151,7 @@ def recognized_number(b: ValueBuilder, beside: Operand, number: Operand) -> Oper
     if math.isqrt(above) ** 2 == above and math.isqrt(below) ** 2 == below:
         return number
     sign = -1 if number < 0 else 1
-    b.notes.append(f"{number!r} is read as {'-' * (sign < 0)}sqrt({square}) ({b.line or 'no line'})")
+    b.notes.append(f"{number!r} is read as {'-' * (sign < 0)}sqrt({square}){b.at}")
     return SizeNumber(number, lambda env: sign * elementwise.sqrt(above) / elementwise.sqrt(below))
 
 

@@ -11,9 +11,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 from catdiag.frontend import elementwise
+from catdiag.importers.example import NotImported
 from catdiag.importers.imported_values import ArrayValue
 from catdiag.importers.positions import Positions
 from catdiag.importers.program_builder import ProgramBuilder
+from catdiag.importers.torch_graph import title_of_module
 
 FromParameters: TypeAlias = Callable[[dict[str, Any]], Mapping[str, Any]]
 """From the tensors of one module, by name, to those of another."""
@@ -35,8 +37,10 @@ def holds_truth_values(array: Any) -> bool:
 
 
 def parametrized(torch: Any, first: Any, second: Any, parameters: FromParameters) -> Any:
-    """The first module with the second one's tensors for parameters, from which its own are computed."""
+    """The first module with the second one's tensors for parameters, from which its own are computed. Raises
+    NotImported where `parameters` gives what the first one does not have."""
 
+    require_parameters(torch, first, second, parameters)
     buffers = {name for name, _ in first.named_buffers() if not is_statistic(name)}
     theirs = _tensors(second)
     matched = [n for n, a in _tensors(first).items() if n in theirs and theirs[n].shape == a.shape and n not in buffers]
@@ -53,6 +57,53 @@ def parametrized(torch: Any, first: Any, second: Any, parameters: FromParameters
 
     Parametrized.__name__ = type(first).__name__
     return Parametrized()
+
+
+def require_parameters(torch: Any, first: Any, second: Any, parameters: FromParameters) -> None:
+    """Raises NotImported unless a function from the tensors of the second module gives some of the first one's."""
+    names = [title_of_module(module, torch) for module in (first, second)]
+    for name, module in zip(names, (first, second), strict=True):
+        if not isinstance(module, torch.nn.Module):
+            raise NotImported(f"{name} is no module, and has no parameters: expected none to be made of others")
+    if not callable(parameters):
+        raise NotImported(
+            f"parameters is a {type(parameters).__name__}: expected a function from the tensors of {names[1]}, by "
+            f"name, to those of {names[0]}"
+        )
+    own = _tensors(first)
+    try:
+        with torch.no_grad():
+            given = parameters(_tensors(second))
+    except NotImported:
+        raise
+    except Exception as error:  # whatever the user's function raises
+        raise NotImported(
+            f"the parameters of {names[0]} cannot be made of those of {names[1]}, {', '.join(_tensors(second))}: "
+            f"{type(error).__name__}: {error}"
+        ) from error
+    if not isinstance(given, Mapping):
+        raise NotImported(f"parameters gives a {type(given).__name__}: expected tensors by the names of {names[0]}")
+    for name, tensor in given.items():
+        if name not in own:
+            raise NotImported(f"{name!r} is made, and {names[0]} has no such tensor: it has {', '.join(own)}")
+        shape = tuple(getattr(tensor, "shape", ()))
+        if not isinstance(tensor, torch.Tensor) or shape != tuple(own[name].shape):
+            raise NotImported(f"{name!r} is made with shape {list(shape)}: {names[0]} has {list(own[name].shape)}")
+
+
+def unmatched(first: Any, second: Any) -> tuple[str, ...]:
+    """A note where each of two modules has parameters of names that the other one lacks."""
+    if not (hasattr(first, "named_parameters") and hasattr(second, "named_parameters")):
+        return ()
+    one, other = ([name for name, _ in m.named_parameters(remove_duplicate=False)] for m in (first, second))
+    alone = [name for name in one if name not in other], [name for name in other if name not in one]
+    if not all(alone):
+        return ()
+    names = [", ".join([*found[:6], *["…"] * (len(found) > 6)]) for found in alone]
+    return (
+        f"the first module alone has {names[0]}, and the second {names[1]}: these hold any numbers, unless the first "
+        "one's are made of the second one's (parameters=, --parameters, --map)",
+    )
 
 
 def _tensors(module: Any) -> dict[str, Any]:
@@ -109,4 +160,4 @@ def _triangle(
     return b.pointwise([here, *values], elementwise.where, element)
 
 
-__all__ = ["OTHER", "FromParameters", "is_statistic", "of_positions", "parametrized"]
+__all__ = ["OTHER", "FromParameters", "is_statistic", "of_positions", "parametrized", "unmatched"]

@@ -177,7 +177,7 @@ def _binary(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     if call.get("rounding_mode") is not None:
         return _rounded_quotient(b, call, left, right)
     if call.name in ("eq", "ne") and left is right:  # a real number is equal to itself, unlike NaN
-        b.notes.append(f"that a number is NaN is read as false ({b.line or 'no line'})")
+        b.notes.append(f"that a number is NaN is read as false{b.at}")
         return b.view(b.constant(call.name == "eq", (), "bool"), left.dims)
     if call.name.startswith("logical_"):
         left, right = (converted(b, v, "bool") for v in (left, right))
@@ -274,7 +274,7 @@ def _pow(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
         if exponent % 1 == 0 and abs(exponent) > _LARGEST_POWER:
             raise Unsupported(f"the power {exponent}: integers are known up to {_LARGEST_POWER}")
         if (ratio := known_ratio(exponent)) is not None:
-            b.notes.append(f"the power {exponent!r} is read as {ratio} ({b.line or 'no line'})")
+            b.notes.append(f"the power {exponent!r} is read as {ratio}{b.at}")
         return b.pointwise([base], lambda a: _power(a, exponent), call.element)
     known = base.number if isinstance(base, ArrayValue) else base
     if known is not None:
@@ -283,7 +283,7 @@ def _pow(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     elif exponent.element != "real":
         raise Unsupported("powers of an array by an array of integers")
     else:
-        b.notes.append(f"a power by an array is read as one of a base that is not negative ({b.line or 'no line'})")
+        b.notes.append(f"a power by an array is read as one of a base that is not negative{b.at}")
         return b.pointwise([base, exponent], _power_by_array)
     return b.pointwise([base, exponent], lambda a, e: elementwise.exp(e * elementwise.log(a)))
 
@@ -292,7 +292,7 @@ def _pow(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
 def _softplus_rule(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     beta, threshold = call.get("beta", 1), call.get("threshold", 20)
     if b.read_least and threshold >= _LARGE:
-        b.notes.append(f"softplus is read as log(1 + exp) above its threshold, too ({b.line or 'no line'})")
+        b.notes.append(f"softplus is read as log(1 + exp) above its threshold, too{b.at}")
         threshold = math.inf
     return b.pointwise([call["self"]], lambda a: _softplus(a, beta, threshold))
 
@@ -321,7 +321,7 @@ def _is_finite(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     value, finite = call["self"], call.name == "isfinite"
     if value.element == "extended":
         return b.pointwise([value], lambda a: (a > -math.inf) if finite else (a == -math.inf), "bool")
-    b.notes.append(f"that a number is finite is read as true ({b.line or 'no line'})")
+    b.notes.append(f"that a number is finite is read as true{b.at}")
     return b.view(b.constant(finite, (), "bool"), value.dims)
 
 
@@ -330,7 +330,7 @@ def _nan_to_num(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     value: ArrayValue = call["self"]
     if value.element == "extended":
         raise Unsupported("nan_to_num of what may be minus infinity")
-    b.notes.append(f"nan_to_num is read as changing nothing: all numbers are real ({b.line or 'no line'})")
+    b.notes.append(f"nan_to_num is read as changing nothing: all numbers are real{b.at}")
     return value
 
 

@@ -365,7 +365,7 @@ class _ExportReader(GraphReader):
         if isinstance(argument, (list, tuple)):
             return [self._given(a) for a in argument]
         if self.builder.read_least and isinstance(argument, float) and argument in _least_numbers():
-            self.builder.notes.append(f"{argument:.3g} is read as minus infinity ({self.builder.line or 'no line'})")
+            self.builder.notes.append(f"{argument:.3g} is read as minus infinity{self.builder.at}")
             return -math.inf
         return argument
 

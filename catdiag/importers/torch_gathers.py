@@ -90,7 +90,7 @@ def _index(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
             one = b.selected(table, k, int(at.number))
             return b.view(one, [*one.dims[:k], *at.dims, *one.dims[k:]])
     if not all(_from_start(at) for _, at in given):
-        b.notes.append(f"an array of integers that is read at is taken for one without negative ones ({b.line})")
+        b.notes.append(f"an array of integers that is read at is taken for one without negative ones{b.at}")
     return _gathered(b, table, *given[0]) if len(given) == 1 else _gathered_together(b, table, given)
 
 

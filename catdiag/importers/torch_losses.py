@@ -58,7 +58,7 @@ def _cross_entropy(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     smoothing, ignored = call.get("label_smoothing", 0.0), call.get("ignore_index", _NONE_IGNORED)
     every = not by_class or (ignored == _NONE_IGNORED and not b.ignores_targets)
     if by_class and every:
-        b.notes.append(f"{call.name}: targets equal to ignore_index are not left out ({b.line or 'no line'})")
+        b.notes.append(f"{call.name}: targets equal to ignore_index are not left out{b.at}")
 
     def make(env: Environment) -> Any:
         array, name = env.merged(env[logits], classes)

@@ -367,7 +367,7 @@ def _pads_with_last(
     if (stride > 1 and (width, pad, dilation) != (stride, (0, 0), 1)) or length % stride:
         if b.is_traced(dim):
             raise Unsupported("ceil_mode over a length that the trace computes")
-        b.notes.append(f"ceil_mode: windows are those of the length {length}, which is fixed ({b.line or 'no line'})")
+        b.notes.append(f"ceil_mode: windows are those of the length {length}, which is fixed{b.at}")
         for factor in b.factors.resolve(dim):
             b.factors.fix(factor.extent)
     return pad[0], max((count - 1) * stride + reach - length - pad[0], pad[1])

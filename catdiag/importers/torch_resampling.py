@@ -39,7 +39,7 @@ def _times(b: ProgramBuilder, old: AxisFactor, length: int, times: int) -> Dimen
         return (b.factors.copy(old), *b.factors.dimension(times))
     if b.is_traced((old,)):
         raise Unsupported("a length that the trace computes, and that is no whole number of times another one")
-    b.notes.append(f"{old.length} elements are read at {length} positions: lengths are fixed ({b.line or 'no line'})")
+    b.notes.append(f"{old.length} elements are read at {length} positions: lengths are fixed{b.at}")
     b.factors.fix(old.extent)
     return (b.factors.new(length, old.hint, fixed=True),)
 
@@ -61,9 +61,7 @@ def _says_times(b: ProgramBuilder, dim: Dimension, wanted: int, scale: float | N
         if b.is_traced(dim):
             raise Unsupported("interpolation of a length that the trace computes to one that is given: give a scale")
         times = wanted // length
-        b.notes.append(
-            f"interpolation of {length} to {wanted} is read as {times} times as long ({b.line or 'no line'})"
-        )
+        b.notes.append(f"interpolation of {length} to {wanted} is read as {times} times as long{b.at}")
 
 
 @rule("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d")

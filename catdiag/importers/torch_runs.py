@@ -30,13 +30,26 @@ class TorchRun:
         torch = import_module("torch")
         if any(array.is_meta for array in self.arrays):
             raise NotRun("a tensor is on the device meta and has no numbers")
+        known = zip(arrays, self.arrays, strict=True)
+        found = self.call([torch.tensor(array.copy()).to(like.dtype) for array, like in known])
+        return [_result(torch, value) for value in leaves_of(found) if isinstance(value, (torch.Tensor, int, float))]
+
+    def tensor_names(self) -> set[str]:
+        """The names of the module's parameters and buffers, each tied one under all of its names."""
+        if not isinstance(self.module, import_module("torch").nn.Module):
+            return set()
+        named = self.module.named_parameters, self.module.named_buffers
+        return {name for found in named for name, _ in found(remove_duplicate=False)}
+
+    def call(self, tensors: Sequence[Any]) -> Any:
+        """What it returns on tensors, one for each input. Raises NotRun, saying why it returns nothing."""
+        torch = import_module("torch")
         tree = torch.utils._pytree
         leaves, spec = tree.tree_flatten((list(self.arguments), dict(self.kwargs)))
         passed = [k for k, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
-        own = _tensors(torch, self.module)
+        own = self.tensor_names()
         named: dict[str, Any] = {}
-        for place, array, known in zip(self.places, arrays, self.arrays, strict=True):
-            tensor = torch.tensor(array.copy()).to(known.dtype)
+        for place, tensor, known in zip(self.places, tensors, self.arrays, strict=True):
             if isinstance(place, int):
                 given = leaves[passed[place]]
                 leaves[passed[place]] = torch.view_as_complex(tensor.contiguous()) if given.is_complex() else tensor
@@ -53,24 +66,16 @@ class TorchRun:
                     found = self.module(*arguments, **kwargs)
         except Exception as error:  # of many kinds, the user's among them
             raise NotRun(f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}") from error
-        return [_result(torch, value) for value in _leaves(found) if isinstance(value, (torch.Tensor, int, float))]
+        return found
 
 
-def _leaves(results: Any) -> list[Any]:
+def leaves_of(results: Any) -> list[Any]:
     """What results have in them: those of a mapping by its keys, in the order of these."""
     if isinstance(results, Mapping):
-        return [leaf for key in sorted(results, key=str) for leaf in _leaves(results[key])]
+        return [leaf for key in sorted(results, key=str) for leaf in leaves_of(results[key])]
     if isinstance(results, (list, tuple)):
-        return [leaf for value in results for leaf in _leaves(value)]
+        return [leaf for value in results for leaf in leaves_of(value)]
     return [results]
-
-
-def _tensors(torch: Any, module: Any) -> set[str]:
-    """The names of a module's parameters and buffers, each tied one under all of its names."""
-    if not isinstance(module, torch.nn.Module):
-        return set()
-    named = (*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False))
-    return {name for name, _ in named}
 
 
 def _result(torch: Any, tensor: Any) -> Result:

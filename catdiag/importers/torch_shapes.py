@@ -31,7 +31,7 @@ def _view(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     except NotAligned:
         # Across factors, as of a transposed array: the elements are read in the new order.
         one = b.joined_dimension(b.view(value, [flat]), 0, fixed=True)
-        b.notes.append(f"{b.shape(value)} is cut as {[*map(int, shape)]}: lengths are fixed ({b.line or 'no line'})")
+        b.notes.append(f"{b.shape(value)} is cut as {[*map(int, shape)]}: lengths are fixed{b.at}")
         return b.view(one, b.factors.viewed(one.dims[0], shape))
 
 
@@ -118,7 +118,7 @@ def _slice(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
         return b.selected(split, k + 1, start)
     if stop - start == 1 and length > 1:
         if start == length - 1:
-            b.notes.append(f"{start}:{stop} of {length} is read as the last one ({b.line or 'no line'})")
+            b.notes.append(f"{start}:{stop} of {length} is read as the last one{b.at}")
         one = b.selected(value, k, start - length if start == length - 1 else start)
         return b.view(one, [*one.dims[:k], (), *one.dims[k:]])
     ends = {slice(_int(at or 0), None if end is None else _int(end)).indices(length)[:2] for at, end in call.siblings}
@@ -148,7 +148,7 @@ def _each(b: ProgramBuilder, value: ArrayValue, k: int, taken: tuple[int, int, i
     full = b.materialized(value, [value.dims[k]])
     (old,) = b.factors.resolve(full.dims[k])
     b.factors.fix(old.extent)
-    b.notes.append(f"{start}:{stop}:{step} of {old.length} is read as it is: lengths are fixed ({b.line or 'no line'})")
+    b.notes.append(f"{start}:{stop}:{step} of {old.length} is read as it is: lengths are fixed{b.at}")
     new = b.factors.new(count, old.hint, fixed=True)
     axes = [new if f is old else f for f in b.factors.resolve(full.axes)]
     read = lambda env: env.read(env[full], [(old, env.index([new]) * step + start)], [new])  # noqa: E731
@@ -357,7 +357,7 @@ def _roll(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     if not call.get("dims"):
         flat = b.joined_dimension(b.view(value, [tuple(f for d in value.dims for f in d)]), 0, fixed=True)
         (shift,), lengths = call["shifts"], b.shape(value)
-        b.notes.append(f"roll over all dimensions: lengths {lengths} are fixed ({b.line or 'no line'})")
+        b.notes.append(f"roll over all dimensions: lengths {lengths} are fixed{b.at}")
         return b.view(made := _rolled(b, flat, flat.dims[0][0], shift), b.factors.regroup(made.dims[0], lengths))
     for shift, dim in zip(call["shifts"], call["dims"], strict=True):
         k = place(value, dim)

@@ -13,7 +13,7 @@ from catdiag.frontend.indexing import indexed
 from catdiag.frontend.reshape import axis_of
 from catdiag.frontend.tracing import Traced, running
 from catdiag.importers.dimensions import AxisFactor, Dimension, Extent, Factors, NotAligned
-from catdiag.importers.imported_values import ArrayValue, Environment, Make, Operand, Swap
+from catdiag.importers.imported_values import ArrayValue, Environment, Make, Operand, Swap, at
 from catdiag.importers.positions import NotPositional, Positions
 from catdiag.util.errors import CatdiagError
 
@@ -44,6 +44,11 @@ class ValueBuilder:
     read_parts: bool = False
     """Whether slices that cover a dimension are read as parts of any lengths, and buffers that are made of positions as
     what they are: for programs that are compared."""
+
+    @property
+    def at(self) -> str:
+        """The line of what is imported now, as notes end with it."""
+        return at(self.line)
 
     # -- values ----------------------------------------------------------------------------------
 
@@ -206,7 +211,7 @@ class ValueBuilder:
             return value
         if not self.factors.refined(dim, value.dims[place]):
             length = self.length(dim)
-            self.notes.append(f"a dimension of {length} is cut in two ways: its length is fixed ({self.line})")
+            self.notes.append(f"a dimension of {length} is cut in two ways: its length is fixed{self.at}")
             value = self.joined_dimension(value, place, fixed=True)
         pairs = self.factors.unify(dim, value.dims[place], self.coexist)
         if pairs:
@@ -223,7 +228,7 @@ class ValueBuilder:
             parts = self.factors.regroup(value.dims[place], lengths)
         except NotAligned:
             found = [f.length for f in self.factors.resolve(value.dims[place])]
-            self.notes.append(f"{found} is cut as {[*lengths]}: lengths are fixed ({self.line or 'no line'})")
+            self.notes.append(f"{found} is cut as {[*lengths]}: lengths are fixed{self.at}")
             value = self.joined_dimension(value, place, fixed=True)
             parts = self.factors.regroup(value.dims[place], lengths)
         return self.view(value, [*value.dims[:place], *parts, *value.dims[place + 1 :]])

@@ -16,7 +16,9 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
+from catdiag.chip import hardware
 from catdiag.integrations.compiled_module import CompiledModule, compile_module, local_chip
+from catdiag.util.errors import require
 
 NAME = "catdiag"
 _PLANS = 64
@@ -101,8 +103,12 @@ class PlannedAttention:
 def register(chip: str | None = None, name: str = NAME) -> PlannedAttention:
     """Registers attention with transformers under a name; `chip` is by default that of this machine's GPU.
 
-    Masks are made as for PyTorch's own attention. Raises ImportError without transformers.
+    Masks are made as for PyTorch's own attention. Raises ImportError without transformers, CatdiagError for an unknown
+    chip, and TypeMismatch for a name that is no text.
     """
+    require(isinstance(name, str), "name", name, "a text, as set_attn_implementation takes it")
+    if chip is not None:
+        hardware.get(chip)
     try:
         transformers = import_module("transformers")
         masks = import_module("transformers.masking_utils")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from catdiag.chip import hardware
 from catdiag.importers.torch_export import from_torch
 from catdiag.program import Program
+from catdiag.schedule.element_widths import width
 from catdiag.util.errors import CatdiagError
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ class ExampleCall:
         return import_module("torch.utils._pytree").tree_unflatten(leaves, self.structure)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class CompiledModule:
     """A module or function of tensors, and what is known of it.
 
@@ -97,6 +98,10 @@ class CompiledModule:
     def theorem(self) -> Theorem:
         """That the kernels mean the program; without a plan, that the program is itself."""
         return self.program.theorem if self.plan is None else self.plan.theorem
+
+    def __repr__(self) -> str:
+        kernels = f"kernels for {self.plan.chip.name}, {len(self.plan.kernels)}" if self.plan and self.plan.chip else ""
+        return f"CompiledModule({self.program.title}: {'; '.join(said for said in (kernels, self.reason) if said)})"
 
     def __call__(self, *arrays: Any, **named: Any) -> Any:
         """What the module gives."""
@@ -164,6 +169,9 @@ def compile_module(
     **options: Any,
 ) -> CompiledModule:
     """A module planned for a chip, with the sizes of an example; see `cd.compile`."""
+    chip = local_chip() if on is None else hardware.get(on)
+    if dtype is not None:
+        width(dtype)
     imported = from_torch(module, example, kwargs, {}, allow_opaque=allow_opaque)
     call = ExampleCall.of(module, example, kwargs)
     program = Program(imported.diagram, example=imported.example)
@@ -171,7 +179,6 @@ def compile_module(
     def made(plan: Plan | None, reason: str = "") -> CompiledModule:
         return CompiledModule(module, program, plan, call, reason, _trains(module))
 
-    chip = on or local_chip()
     if chip is None:
         return made(None, "there is no GPU here that is known: expected on='h200'")
     kinds = [SHORT[str(a.dtype)] for a in imported.example.arrays if str(a.dtype) in SHORT]

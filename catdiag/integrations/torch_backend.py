@@ -27,7 +27,7 @@ from catdiag.integrations.inductor_model import least_s, predicted_s
 from catdiag.integrations.region_operator import operator_of, results_of
 from catdiag.planner.cut_search import CLOSE
 from catdiag.schedule.stored_types import output_names
-from catdiag.util.errors import CatdiagError
+from catdiag.util.errors import CatdiagError, require
 from catdiag.util.time_limit import OutOfTime, within
 
 PLANNED = {name: kind for name, kind in SHORT.items() if name != "torch.float64"}
@@ -64,12 +64,20 @@ class BackendOptions:
 
     @staticmethod
     def of(given: Mapping[str, Any]) -> BackendOptions:
-        """The options of a mapping. Raises CatdiagError for one that is not known."""
+        """The options of a mapping. Raises CatdiagError for one that is not known, and for values that are none."""
         known = [f.name for f in fields(BackendOptions)]
         for name in given:
             if name not in known:
                 raise CatdiagError(f"the backend catdiag has no option {name!r}: expected of {', '.join(known)}")
-        return BackendOptions(**given)
+        options = BackendOptions(**given)
+        if options.chip is not None:
+            hardware.get(options.chip)
+        for name in ("reference", "check", "training"):
+            require(isinstance(getattr(options, name), bool), f"the option {name}", getattr(options, name), "a bool")
+        limit = options.limit
+        number = isinstance(limit, (int, float)) and not isinstance(limit, bool) and limit > 0
+        require(number, "the option limit", limit, "seconds, above 0")
+        return options
 
 
 def backend(graph_module: Any, inputs: Sequence[Any], *, options: Mapping[str, Any] | None = None, **_: Any) -> Any:

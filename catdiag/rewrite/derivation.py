@@ -22,6 +22,7 @@ from catdiag.rewrite.steps import Action, Stream, WholeArrays, makes_kernels
 from catdiag.solvers.child_process import SolverInterrupted
 from catdiag.solvers.z3 import Z3, shared
 from catdiag.util.display import AsHTML
+from catdiag.util.errors import CatdiagError
 
 if TYPE_CHECKING:
     from catdiag.category.ops import Box
@@ -159,11 +160,11 @@ class Derivation(AsHTML):
         return "\n".join(lines)
 
 
-class NotProved(Exception):
+class NotProved(CatdiagError):
     """The equation of a rewrite was not proved. `final`: a longer search would end in the same way."""
 
     def __init__(self, reason: str, final: bool = False) -> None:
-        super().__init__(reason)
+        super().__init__(reason, line="")
         self.reason, self.final = reason, final
 
 

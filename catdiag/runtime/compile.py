@@ -200,6 +200,8 @@ class CompiledKernel:
             found = getattr(getattr(torch.ops, NAMESPACE), self._operator_name(wrt))(*arrays)
         else:
             values = self._with_numbers(arrays)
+            if wrt not in self._operators:
+                self._checked(arrays)  # before its passes are planned, which takes long
             try:  # the operator checks what it is given
                 found = self._operator_by(wrt)(*values)
             except (TypeError, RuntimeError):

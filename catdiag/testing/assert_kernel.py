@@ -131,7 +131,8 @@ def assert_implements(
     beside them, returns memory of its inputs, or gives different values when it is called again (every other time after
     a call on other arrays; not with `repeats=False`). Buffers from `np.empty` and `torch.empty` are filled with NaN.
     `convert` makes the function's argument from an array: a function, or "torch", "torch:cuda"; modules of PyTorch get
-    tensors on their device without it. bfloat16 is passed as
+    tensors on their device without it, and those of a program that `cd.from_torch` imported its parameters too, in the
+    place of their own: with `sizes=program.example.sizes` where a module works at these only. bfloat16 is passed as
     arrays of ml_dtypes if that is installed, else as float32 with values of bfloat16.
 
     Raises Mismatch, an AssertionError, with the smallest sizes and simplest arrays found to fail, as text to paste, and
@@ -294,9 +295,11 @@ def kernel_of(
     from catdiag.testing.error_bounds import CHAIN, Rounding
     from catdiag.testing.float_formats import format_of
     from catdiag.testing.kernel_under_test import KernelUnderTest
+    from catdiag.testing.module_under_test import module_under_test
 
     if not callable(function):
         raise TypeMismatch(f"expected a function of arrays, not {function!r}")
+    function = module_under_test(function, diagram)
     form = format_of(dtype)
     computed = format_of(accumulate or ("float32" if form.digits < 24 else form.name))
     finer = np.finfo(np.longdouble).eps < np.finfo(np.float64).eps
@@ -308,7 +311,8 @@ def kernel_of(
     rounding = Rounding(computed, format_of(operands or taken), reference, between, form, chain or CHAIN)
     source, derived = source_of(diagram), diagram_of(diagram)
     forms = () if derived is source else (derived,)
-    return KernelUnderTest(function, source, rounding, form, format_of(result or form.name), forms, **options)
+    hidden = getattr(getattr(diagram, "example", None), "sizes", {})
+    return KernelUnderTest(function, source, rounding, form, format_of(result or form.name), forms, hidden, **options)
 
 
 def _example(array: Any, element: str, form: Any, held: Any, rounded: Any) -> Any:

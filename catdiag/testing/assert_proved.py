@@ -29,15 +29,16 @@ def assert_equivalent(
     limit: float | None = None,
     conditional: bool = False,
     example: Sequence[Any] | None = None,
+    kwargs: Mapping[str, Any] | None = None,
     parameters: Callable[[dict[str, Any]], Mapping[str, Any]] | None = None,
 ) -> Theorem:
     """Proves that two diagrams are equal, for all sizes and arrays, and returns the theorem.
 
-    With `example`, the arguments of a call, both are PyTorch modules or functions (`cd.from_torch`). Parameters of one
-    name are the same arrays; where the modules have others, `parameters` is a function from the tensors of `g`, by
-    name, to those of `f`: `lambda of: {"weight": of["base.weight"] + of["up"] @ of["down"]}`. A warning says where a
-    number or a part of the example was read as a function of a size, and where the theorem is only for the sizes of
-    the example (`catdiag.testing.module_pairs`).
+    With `example`, the arguments of a call, and `kwargs`, those by name, both are PyTorch modules or functions
+    (`cd.from_torch`). Parameters of one name are the same arrays; where the modules have others, `parameters` is a
+    function from the tensors of `g`, by name, to those of `f`: `lambda of: {"weight": of["base.weight"] + of["up"] @
+    of["down"]}`. A warning says where a number or a part of the example was read as a function of a size, and where the
+    theorem is only for the sizes of the example (`catdiag.testing.module_pairs`).
 
     `assume` are assumptions about sizes, `limit` is in seconds. Raises AssertionError where the equation is refuted,
     with sizes and arrays to paste; where it is undecided or interrupted, with the goal at which the proof stopped; and
@@ -60,7 +61,7 @@ def assert_equivalent(
     notes: tuple[str, ...] = ()
     title = ""
     try:
-        if example is None:
+        if example is None and kwargs is None:
             for side in (f, g):
                 if hasattr(side, "named_parameters"):
                     raise TypeMismatch(
@@ -71,8 +72,8 @@ def assert_equivalent(
             title = f"{f.title or 'left'} = {g.title or 'right'}"
             theorem = prove(f, g, assume, limit)
         else:
-            arguments = (example,) if hasattr(example, "detach") else example  # one tensor
-            pair = ModulePair.imported(f, g, arguments, parameters)
+            arguments = (example,) if hasattr(example, "detach") else example or ()  # one tensor
+            pair = ModulePair.imported(f, g, arguments, parameters, kwargs)
             title = f"{pair.first.title} = {pair.second.title}"
             notes = pair.notes
             theorem, notes = prove_modules(pair, partial(prove, limit=limit), assume)

@@ -6,12 +6,13 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from catdiag.category.diagram import Diagram
+from catdiag.execute.size_inference import sizes_as_in
 from catdiag.testing.error_bounds import BoundedArray, Rounding
 from catdiag.testing.float_formats import Format, carrier, format_of, rounded
 from catdiag.testing.tolerance import error_bounds
@@ -52,8 +53,9 @@ class Judgement:
 class KernelUnderTest:
     """A function, the diagram that it should implement, and how the two are compared.
 
-    `forms` are diagrams of the same meaning, whose rounding errors are allowed too. `convert` makes the function's
-    argument from a NumPy array; "torch", with a device after a colon, makes tensors.
+    `forms` are diagrams of the same meaning, whose rounding errors are allowed too. `hidden` are sizes that no input
+    shows, as the number of heads in `(h d)`, which are those of the example of what was imported. `convert` makes the
+    function's argument from a NumPy array; "torch", with a device after a colon, makes tensors.
     """
 
     function: Callable[..., Any]
@@ -62,6 +64,7 @@ class KernelUnderTest:
     result_format: Format
     result: Format
     forms: tuple[Diagram, ...] = ()
+    hidden: Mapping[str, int] = field(default_factory=dict)
     convert: Callable[[Any], Any] | str | None = None
     functions: Mapping[str, Callable[..., Any]] | None = None
     slack: float = 1.0
@@ -107,7 +110,9 @@ class KernelUnderTest:
         wide = [
             np.asarray(a) if np.asarray(a).dtype.kind in "iub" else np.asarray(a).astype(np.float64) for a in arrays
         ]
-        first, *others = (error_bounds(f, wide, self.rounding, self.functions) for f in (self.diagram, *self.forms))
+        sizes = sizes_as_in(self.hidden, tuple(self.diagram.dom), [a.shape for a in wide], {})
+        forms = self.diagram, *self.forms
+        first, *others = (error_bounds(f, wide, self.rounding, self.functions, sizes) for f in forms)
         for other in others:
             first = [
                 BoundedArray(a.values, np.maximum(a.errors, b.errors), a.names)

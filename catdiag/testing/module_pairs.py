@@ -14,6 +14,7 @@ they must give the same numbers, and at other sizes; after a refutation, on the 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from catdiag.category.diagram import Diagram, of_graph
 from catdiag.category.types import ArrayType, Axis, size_symbols
-from catdiag.importers.torch_buffers import FromParameters
+from catdiag.importers.torch_buffers import FromParameters, unmatched
 from catdiag.importers.torch_export import from_torch_pair
 from catdiag.prover import Refuted, Undecided
 from catdiag.prover.original_programs import DIFFERENT, ROUNDED, OriginalPrograms
@@ -60,15 +61,21 @@ class ModulePair:
 
     @staticmethod
     def imported(
-        first: Any, second: Any, example: Sequence[Any], parameters: FromParameters | None = None, **ways: Any
+        first: Any,
+        second: Any,
+        example: Sequence[Any],
+        parameters: FromParameters | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+        **ways: Any,
     ) -> ModulePair:
         """Two modules or functions on an example; `ways` to read them, which `others` has, and `parameters` are those
         of `catdiag.importers.torch_export.from_torch_pair`."""
-        one, other = from_torch_pair(first, second, example, parameters=parameters, **ways)
+        one, other = from_torch_pair(first, second, example, kwargs, parameters, **ways)
         notes = tuple(dict.fromkeys((*one.example.notes, *other.example.notes)))
         sizes = {**one.example.sizes, **other.example.sizes}
         programs = one.diagram, with_axes_of(one.diagram, other.diagram)
-        again = partial(ModulePair.imported, first, second, example, parameters)
+        notes += () if parameters is not None else unmatched(first, second)
+        again = partial(ModulePair.imported, first, second, example, parameters, kwargs)
         plain = {"read_roots": False}
         others = {
             "alike": partial(again, equal_sizes=True),
@@ -209,7 +216,23 @@ def prove_modules(pair: ModulePair, prove: Proving, assume: Sequence[str] = ()) 
             "the results on the example",
         )
     fixed = any(note.startswith(_ONLY) for note in notes)
-    return theorem, (*notes, *runs.notes(restricted or fixed))
+    beside = runs.notes(restricted or fixed)
+    found = _at_equal_lengths(pair, prove, assume) if beside and not runs.unable else None
+    return found or (theorem, (*notes, *beside))
+
+
+def _at_equal_lengths(
+    pair: ModulePair, prove: Proving, assume: Sequence[str]
+) -> tuple[Theorem, tuple[str, ...]] | None:
+    """The theorem where lengths that are equal in the example are, and its notes, if PyTorch gives the same at all of
+    these; else None."""
+    if "alike" in pair.others and len(set(pair.sizes.values())) < len(pair.sizes):
+        with suppress(CatdiagError):  # of many kinds: it may be refuted, undecided, or have no meaning
+            alike = pair.others["alike"]()
+            theorem = prove(alike.first, alike.second, (*assume, *alike.assume))
+            if alike.runs is not None and not alike.runs.notes(restricted=theorem.conditional):
+                return theorem, (*alike.notes, _ALIKE)
+    return None
 
 
 def _refute_at_the_example(pair: ModulePair, prove: Proving, assume: Sequence[str]) -> None:

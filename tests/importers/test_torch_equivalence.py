@@ -188,3 +188,58 @@ def test_windows_of_a_padded_array_are_as_many_as_its_elements() -> None:
 
     example = real(2, 7), real(2, 1, 4)
     cd.testing.assert_equivalent(last_of_all, lambda x, w: (x[..., -4:] * w[:, 0]).sum(-1), example=example)
+
+
+@pytest.mark.parametrize(
+    ("made", "message"),
+    [
+        (lambda of: {"query": of["qkv.weight"]}, "'query' is made, and Separate has no such tensor: it has q.weight"),
+        (
+            lambda of: {"q.weight": of["qkv.weight"]},
+            r"'q.weight' is made with shape \[36, 12\]",
+        ),
+        (lambda of: {"q.weight": of["q"]}, "cannot be made of those of Fused, qkv.weight.*: KeyError: 'q'"),
+        (lambda of: [of["qkv.weight"]], "parameters gives a list"),
+        ({"q.weight": "qkv.weight"}, "parameters is a dict: expected a function"),
+    ],
+)
+def test_parameters_that_the_first_module_does_not_have_are_refused(made: Any, message: str) -> None:
+    with pytest.raises(cd.errors.NotImported, match=message):
+        cd.testing.assert_equivalent(Separate(), Fused(), example=(real(2, 5, 12),), parameters=made)
+
+
+def test_parameters_of_names_that_the_other_module_lacks_are_listed() -> None:
+    with (
+        pytest.warns(UserWarning, match="the first module alone has q.weight, .*, and the second qkv.weight"),
+        pytest.raises(AssertionError, match="is false"),
+    ):
+        cd.testing.assert_equivalent(Separate(), Fused(), example=(real(2, 5, 12),))
+
+
+def test_arguments_by_name() -> None:
+    def scaled(x: Any, *, scale: float, shift: Any) -> Any:
+        return (x + shift) * scale
+
+    def distributed(x: Any, *, scale: float, shift: Any) -> Any:
+        return x * scale + shift * scale
+
+    named = {"scale": 2.0, "shift": real(5)}
+    assert not cd.testing.assert_equivalent(scaled, distributed, example=(real(3, 5),), kwargs=named).conditional
+
+
+def test_masks_of_one_length_are_proved_where_queries_are_as_many_as_keys() -> None:
+    """A mask of one row is one of all rows in PyTorch, so that both differ for one query of many keys."""
+
+    def causal(q: Any, k: Any, v: Any) -> Any:
+        return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+    def by_hand(q: Any, k: Any, v: Any) -> Any:
+        n = q.shape[-2]
+        scores = q @ k.mT / q.shape[-1] ** 0.5 + torch.full((n, n), -torch.inf).triu(1)
+        return scores.softmax(-1) @ v
+
+    with pytest.warns(UserWarning, match="what was imported") as said:
+        cd.testing.assert_equivalent(causal, by_hand, example=[real(2, 5, 3) for _ in range(3)])
+    notes = [str(one.message) for one in said]
+    assert any("lengths that are equal in the example are equal" in note for note in notes)
+    assert not any("the example only" in note for note in notes)

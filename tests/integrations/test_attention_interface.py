@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from catdiag.errors import CatdiagError
 from catdiag.integrations.attention_interface import PlannedAttention, register
 
 torch = pytest.importorskip("torch")
@@ -50,6 +51,11 @@ def test_each_combination_of_shapes_is_planned_once(monkeypatch: pytest.MonkeyPa
     with pytest.raises(ValueError, match="softcap"):
         attention(module, *given, softcap=30.0)
     assert len(attention.known) == 1
+
+
+def test_an_unknown_chip_is_named_when_it_is_registered() -> None:
+    with pytest.raises(CatdiagError, match="unknown hardware 'h900'"):
+        register("h900")
 
 
 def test_a_model_of_transformers_calls_it() -> None:

@@ -39,6 +39,16 @@ def test_it_has_a_program_a_plan_and_a_theorem(compiled: Any) -> None:
     assert not compiled.theorem.conditional and not compiled.reason
 
 
+def test_it_is_shown_in_one_line(compiled: Any) -> None:
+    assert repr(compiled) == "CompiledModule(Normalized: kernels for H200, 1)"
+
+
+@pytest.mark.parametrize(("options", "message"), [({"on": "h900"}, "hardware 'h900'"), ({"dtype": "fp7"}, "'fp7'")])
+def test_what_is_unknown_is_named_at_once(options: dict[str, str], message: str) -> None:
+    with pytest.raises(cd.errors.CatdiagError, match=f"unknown .*{message}"):
+        cd.compile(Normalized().eval(), torch.randn(128, 64), **options)
+
+
 def test_where_there_is_no_gpu_the_module_runs_and_a_warning_says_so(compiled: Any) -> None:
     x, shift = torch.randn(128, 64), torch.randn(64)
     with torch.no_grad(), pytest.warns(UserWarning, match="runs in PyTorch: .* no GPU here"):
@@ -63,6 +73,26 @@ def test_kernels_get_the_tensors_that_the_module_has_now_and_give_what_it_gives(
             compiled.module.scale = nn.Parameter(torch.ones(64))
             assert compiled(x, shift=shift) == {"norm": x, "kind": "plain", "none": None}
         assert [a is b for a, b in zip(given[0], (x, shift, compiled.module.scale), strict=True)] == [True] * 3
+    finally:
+        del compiled.__dict__["_kernels"]
+
+
+def test_no_gradient_is_derived_where_kernels_cannot_run(compiled: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def derived(*_: Any) -> None:
+        raise AssertionError("a gradient is derived")
+
+    monkeypatch.setattr("catdiag.planner.training_plans.training_plans", derived)
+    assert compiled(torch.randn(128, 64), shift=torch.randn(64))["norm"].requires_grad
+
+
+def test_the_module_runs_where_its_gradient_is_not_proved(compiled: Any) -> None:
+    def kernels(*_: Any) -> None:
+        raise cd.errors.NotProved("forward and backward were not proved")
+
+    compiled.__dict__["_kernels"] = kernels
+    try:
+        with pytest.warns(UserWarning, match="runs in PyTorch: forward and backward were not proved"):
+            assert compiled(torch.randn(128, 64), shift=torch.randn(64))["norm"].requires_grad
     finally:
         del compiled.__dict__["_kernels"]
 

@@ -167,6 +167,13 @@ def test_an_operator_gives_no_view_of_what_it_is_given() -> None:
 def test_an_unknown_option_is_named() -> None:
     with pytest.raises(CatdiagError, match="has no option 'chips': expected of chip, reference"):
         backend(None, [], options={"chips": "h200"})
+    for option, value, said in (
+        ("chip", "h900", "unknown hardware 'h900'"),
+        ("limit", -1, "the option limit is -1: expected seconds"),
+        ("check", 3, "the option check is 3: expected a bool"),
+    ):
+        with pytest.raises(CatdiagError, match=said):
+            backend(None, [], options={option: value})
 
 
 def region_of(function: Any, *example: Any) -> Region:

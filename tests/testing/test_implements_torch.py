@@ -156,3 +156,15 @@ def test_a_module_gets_tensors() -> None:
         cd.testing.assert_implements(_Mean(1.1), mean, trials=20)
     with pytest.raises(cd.errors.TypeMismatch, match=r"_Mean is a PyTorch module: .*example=\(x,\)"):
         cd.testing.assert_equivalent(_Mean(), _Mean())
+
+
+def test_a_module_is_tested_with_the_parameters_of_its_program() -> None:
+    x = torch.randn(2, 5, 12)
+    layer = torch.nn.TransformerEncoderLayer(12, 3, 20, batch_first=True, norm_first=True).eval()
+    program = cd.from_torch(layer, x)
+    assert assert_implements(layer, program, sizes=program.example.sizes, trials=3).compared
+    norm = cd.from_torch(torch.nn.LayerNorm(12), x)
+    with pytest.raises(Mismatch, match="LayerNorm does not implement LayerNorm"):
+        assert_implements(torch.nn.LayerNorm(12, eps=0.1), norm, sizes={"input_2": 12}, trials=3)
+    with pytest.raises(cd.errors.CatdiagError, match=r"RMSNorm has no tensor 'bias', .*: it has weight"):
+        assert_implements(torch.nn.RMSNorm(12), norm, sizes={"input_2": 12})
