@@ -9,6 +9,7 @@ from benchmarks.refactorings import (
     images_of_libraries,
     layers_of_libraries,
     pairs,
+    positions_and_masks,
     sequences_of_libraries,
 )
 
@@ -20,5 +21,6 @@ _MODULES = (
     images_of_libraries,
     attention_and_scans,
     convolutions_and_losses,
+    positions_and_masks,
 )
 ALL: dict[str, pairs.Refactoring] = {name: pair for module in _MODULES for name, pair in module.ALL.items()}

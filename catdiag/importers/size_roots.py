@@ -62,7 +62,23 @@ class _Logarithm:
         return 1 / elementwise.log(self.n) if self.inverse else elementwise.log(self.n)
 
 
-_LOGARITHMS = tuple(_Logarithm(n, inverse) for n in (2, 10) for inverse in (False, True))
+_LOGARITHMS = tuple(_Logarithm(n, inverse) for n in (2, 10, 500_000) for inverse in (False, True))
+"""Those of numbers that powers are taken of: 10,000 and 1,000,000 are powers of 10."""
+
+
+def least_base(number: float) -> tuple[float, int]:
+    """The least integer of which an integer is a power, and the power, so that logarithms are multiples of one; another
+    number, or a large one, as it is.
+
+    >>> least_base(10000.0), least_base(64), least_base(500000), least_base(0.5)
+    ((10, 4), (2, 6), (500000, 1), (0.5, 1))
+    """
+    if number % 1 == 0 and 1 < number <= 2**53:
+        for power in range(int(math.log2(number)), 1, -1):
+            root = round(number ** (1 / power))
+            if root**power == number:
+                return root, power
+    return (int(number) if number % 1 == 0 else number), 1
 
 
 def _root(number: float, n: int) -> _Root | None:

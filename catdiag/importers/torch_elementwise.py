@@ -10,7 +10,7 @@ from catdiag.frontend import elementwise, nn
 from catdiag.frontend.tracing import running
 from catdiag.importers.imported_values import ArrayValue, Operand, SizeNumber
 from catdiag.importers.program_builder import ProgramBuilder
-from catdiag.importers.size_roots import known_ratio, pending_number, recognized_number, summed_length
+from catdiag.importers.size_roots import known_ratio, least_base, pending_number, recognized_number, summed_length
 from catdiag.importers.torch_calls import AtenCall, Rule, Unsupported, adding
 
 RULES: dict[str, Rule] = {}
@@ -280,12 +280,13 @@ def _pow(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     if known is not None:
         if known <= 0:
             raise Unsupported(f"powers of {known} by an array")
+        root, power = least_base(known)
+        return b.pointwise([exponent], lambda e: elementwise.exp(e * power * elementwise.log(root)))
     elif exponent.element != "real":
         raise Unsupported("powers of an array by an array of integers")
     else:
         b.notes.append(f"a power by an array is read as one of a base that is not negative{b.at}")
-        return b.pointwise([base, exponent], _power_by_array)
-    return b.pointwise([base, exponent], lambda a, e: elementwise.exp(e * elementwise.log(a)))
+    return b.pointwise([base, exponent], _power_by_array)
 
 
 @rule("softplus")

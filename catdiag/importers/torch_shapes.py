@@ -112,10 +112,7 @@ def _slice(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     if step != 1:
         if start >= step or stop <= length - step + start or length % step:
             return _each(b, value, k, (start, stop, step))
-        split = b.divided(value, k, [length // step, step])
-        for factor in b.factors.resolve(split.dims[k + 1]):
-            b.factors.fix(factor.extent)
-        return b.selected(split, k + 1, start)
+        return b.selected(_every(b, value, k, step), k + 1, start)
     if stop - start == 1 and length > 1:
         if start == length - 1:
             b.notes.append(f"{start}:{stop} of {length} is read as the last one{b.at}")
@@ -133,6 +130,14 @@ def _slice(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
             b.at_least.append((value.dims[k], -_int(begin)))
         return b.traced_part(value, k, begin, end, count)
     return b.part(value, k, start, stop - start, even, cover)
+
+
+def _every(b: ProgramBuilder, value: ArrayValue, k: int, step: int) -> ArrayValue:
+    """An array whose dimension k is one of groups of `step` elements, and one of the elements of a group."""
+    split = b.divided(value, k, [b.length(value.dims[k]) // step, step])
+    for factor in b.factors.resolve(split.dims[k + 1]):
+        b.factors.fix(factor.extent)
+    return split
 
 
 def _each(b: ProgramBuilder, value: ArrayValue, k: int, taken: tuple[int, int, int]) -> ArrayValue:
@@ -241,7 +246,11 @@ def _slice_scatter(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     begin, end, step = call.get("start") or 0, call.get("end"), call.get("step", 1)
     start, stop, _ = slice(_int(begin), None if end is None else _int(end)).indices(length)
     if step != 1:
-        raise Unsupported("a write to every other element")
+        if start >= step or stop <= length - step + start or length % step:
+            raise Unsupported(f"a write to the elements {start}:{stop}:{step} of {length}, not to all {step} apart")
+        split = _every(b, value, k, step)
+        both = b.stacked([part if r == start else b.selected(split, k + 1, r) for r in range(step)], k + 1)
+        return b.view(both, [*both.dims[:k], (*both.dims[k], *both.dims[k + 1]), *both.dims[k + 2 :]])
     if b.is_traced(value.dims[k], begin, end):
         return _written_over(b, value, part, k, begin)
     parts = [b.part(value, k, 0, start), part, b.part(value, k, stop, length - stop)]

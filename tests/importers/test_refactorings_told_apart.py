@@ -11,7 +11,7 @@ from benchmarks.refactorings.catalog import ALL
 
 UNDECIDED = {
     "chunks of queries behind a cache", "a rotation of shifted positions", "weights of the best two",
-    "experts of the best two", "the nearest code",
+    "experts of the best two", "the nearest code", "a divergence by entropies",
 }  # fmt: skip
 """Equal, and not proved."""
 AT_THE_EXAMPLE = {
@@ -19,7 +19,7 @@ AT_THE_EXAMPLE = {
     "pairs of factors", "a divergence of normal distributions", "margins of classes", "a Gaussian kernel",
     "a covariance",
 }  # fmt: skip
-AT_EQUAL_LENGTHS = {"linear attention in chunks"}
+AT_EQUAL_LENGTHS = {"linear attention in chunks", "a triangle that is added"}
 CONDITIONAL = {"neighbors averaged", "a moving average by a matrix"}
 LONG = {
     "a sliding window by triangles", "a focal loss", "a padding mask of 0 and 1 that is added", "DPO's loss",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -243,3 +244,35 @@ def test_masks_of_one_length_are_proved_where_queries_are_as_many_as_keys() -> N
     notes = [str(one.message) for one in said]
     assert any("lengths that are equal in the example are equal" in note for note in notes)
     assert not any("the example only" in note for note in notes)
+
+
+@pytest.mark.parametrize("base", [10000.0, 1000000.0, 500000.0])
+def test_frequencies_by_powers_are_those_by_exponentials(base: float) -> None:
+    def by_powers(x: Any) -> Any:
+        return x * base ** (-torch.arange(0, 16, 2).float() / 16)
+
+    def by_exponentials(x: Any) -> Any:
+        return x * torch.exp(torch.arange(0, 16, 2).float() * (-math.log(base) / 16))
+
+    cd.testing.assert_equivalent(by_powers, by_exponentials, example=(real(3, 8),))
+
+
+def test_writes_to_every_third_element() -> None:
+    def written(x: Any, y: Any) -> Any:
+        made = x.clone()
+        made[:, 1::3] = y
+        return made
+
+    def stacked(x: Any, y: Any) -> Any:
+        first, _, third = x.unflatten(1, (-1, 3)).unbind(-1)
+        return torch.stack([first, y, third], -1).flatten(1)
+
+    cd.testing.assert_equivalent(written, stacked, example=(real(2, 12), real(2, 4)))
+
+    def partly(x: Any) -> Any:
+        made = x.clone()
+        made[:, 4::3] = 0
+        return made
+
+    with pytest.raises(cd.errors.NotImported, match="a write to the elements 4:12:3 of 12, not to all 3 apart"):
+        cd.from_torch(partly, real(2, 12))

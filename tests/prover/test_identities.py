@@ -22,6 +22,27 @@ def pair(signature: str, table: dict[str, tuple] = PROVED):
     return register
 
 
+MASKED = "q x -> q x"
+
+
+@pair(MASKED)
+def before_or_equal():
+    q, x = (lambda: cd.index("q")), (lambda: cd.index("x"))
+    return (lambda S: cd.where(x() <= q() + 2, S, 0), lambda S: cd.where((x() < q() + 2) | (x() == q() + 2), S, 0))
+
+
+@pair(MASKED)
+def not_after_and_unequal():
+    q, x = (lambda: cd.index("q")), (lambda: cd.index("x"))
+    return (lambda S: cd.where(x() < q(), S, 0), lambda S: cd.where((x() <= q()) & ~(x() == q()), S, 0))
+
+
+@pair(MASKED, REFUTED)
+def before_or_first():
+    q, x = (lambda: cd.index("q")), (lambda: cd.index("x"))
+    return (lambda S: cd.where(x() <= q(), S, 0), lambda S: cd.where((x() < q()) | (x() == 0), S, 0))
+
+
 BLOCKS = "q x, q y, x d, y d -> q d"
 
 

@@ -18,6 +18,7 @@ from catdiag.kernel.terms import (
     ZERO,
     KernelError,
     Term,
+    add,
     fn,
     idx,
     leaves,
@@ -258,7 +259,45 @@ class Conditions(MaxLemmas):
                 t = self.step(ctx, t, path, "logic")
             if t == before:
                 break
-        return t
+        target = joined_comparisons(ctx, t)
+        done = t if target is None else self.attempt(ctx, t, path, "same", term_data(target))
+        if done is t:
+            return t
+        return self.comparison(ctx, done, path) if done.op in COMPARISONS else self.logic(ctx, done, path)
+
+
+def joined_comparisons(ctx: Context, t: Term) -> Term | None:
+    """A connective in which a comparison of integers and an equation of the same are one comparison: a < b or a = b as
+    a ≤ b, and a ≤ b and not a = b as a < b; None where there is none.
+
+    >>> a, b, ctx = idx("a"), idx("b"), Context(lambda goal: False)
+    >>> str(joined_comparisons(ctx, fn("or", fn("eq", b, a), fn("lt", a, b))))
+    '(0 ≤ ((-1)·i_a + i_b))'
+    """
+    signed = [p.args[0] if t.op == "and" and p.op == "not" else p if t.op == "or" else None for p in t.args]
+    equations = {
+        _difference(ctx, left, right): part
+        for part, e in zip(t.args, signed, strict=True)
+        if e is not None and e.op == "eq" and arithmetic(e)
+        for left, right in (e.args, reversed(e.args))
+    }
+    for part in t.args if equations else ():
+        if part.op not in ("lt", "le") or not arithmetic(part):
+            continue
+        low, high = part.args
+        least = _difference(ctx, high, low if part.op == "le" else add(low, ONE))  # an integer that is at least 0
+        wider = _difference(ctx, add(least, ONE), ZERO)
+        equation = equations.get(wider if t.op == "or" else least)
+        if equation is not None:
+            others = [a for a in t.args if a not in (part, equation)]
+            one = fn("le", ZERO, wider) if t.op == "or" else fn("lt", ZERO, least)
+            return fn(t.op, *others, one) if others else one
+    return None
+
+
+def _difference(ctx: Context, left: Term, right: Term) -> Term:
+    """Of two terms of indices and sizes, with like terms put together."""
+    return to_term(to_poly(sub(left, right), ctx))
 
 
 def _conjuncts(c: Term) -> tuple[Term, ...]:
