@@ -146,11 +146,14 @@ class TileSearch:
 
     def _shortest_block(self, block: str) -> int:
         """The shortest block of a loop that is tried: one entry where the loop has matrix products, and no side of
-        these needs more, since it has other axes too, or the products are a batch."""
+        these needs more, since it has other axes too, or the products are a batch; and where windows that it reads in
+        place are summed entry by entry."""
         ones = self.full({**self.sizes, **dict.fromkeys((*self.kernel.tiles, *(b for b, _ in self.kernel.loops)), 1)})
         products = [c for c in self.kernel.contractions if any(name == block for name, _ in c.loops)]
         sides = [side for c in products for side in (c.rows, c.columns, c.depth) if block in side.symbols()]
         long = bool(products) and all(side.value(ones) >= SHORTEST_BLOCK for side in sides)
+        windows = [] if self.kernel.contractions else self.kernel.gathered_loads
+        long |= any(name == block for load in windows for name, _ in load.loops)
         return 1 if long else SHORTEST_BLOCK
 
     def _last(self, tiles: Sequence[str]) -> list[str]:

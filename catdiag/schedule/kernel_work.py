@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+import itertools
+import math
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import replace
 
 from catdiag.category.graph import Node
+from catdiag.category.index_maps import View
 from catdiag.category.integer_polynomial import ONE, ZERO, IntPolynomial
 from catdiag.category.op_facts import contracts, scalar_function
-from catdiag.category.ops import Einsum, Map, Op, Reduce, op_fact
-from catdiag.category.types import union
+from catdiag.category.ops import Einsum, FoldOp, GroupOp, Map, Op, Reduce, op_fact
+from catdiag.category.types import Axis, Size, union
 from catdiag.schedule.contractions import Factor, Loop, adds_to_state, contraction, factors, register_reads
 from catdiag.schedule.live_ranges import chain, is_view, multiplies, pointwise
-from catdiag.schedule.lowered_kernel import LoweredKernel
+from catdiag.schedule.lowered_kernel import GatheredLoad, LoweredKernel
 from catdiag.schedule.operand_types import factor_types, operand_type
 from catdiag.schedule.pipelines import instructions, pipeline
-from catdiag.schedule.statements import Body, For, Let
+from catdiag.schedule.statements import Body, Buffer, For, Let
 
 
 def add_work(kernel: LoweredKernel, body: Body, inner: int, loops: tuple[Loop, ...] = ()) -> None:
@@ -44,8 +47,57 @@ def add_work(kernel: LoweredKernel, body: Body, inner: int, loops: tuple[Loop, .
                     vector = ONE in (of.rows, of.columns, of.depth)
                     (kernel.by_vectors if vector else kernel.contractions).append(of)
     kernel.factors += made
+    kernel.gathered_loads += itertools.chain.from_iterable(gathered_loads(body, kernel.tiles, loops).values())
     if loops and any(of.loops == loops for of in kernel.contractions[products:]):
         kernel.register_reads += register_reads(graph, blocks, made, loops, inner)
+
+
+def gathered_loads(
+    body: Body, tiles: Container[str] = (), loops: tuple[Loop, ...] = ()
+) -> dict[int, list[GatheredLoad]]:
+    """What the boxes of a body, by their places, load of windows of arrays that it reads in place, and of factors of
+    products whose rows are short, in `loops` of a kernel with these tiles. What does not change in inner loops is
+    loaded before these."""
+    graph, found = body.graph, dict[int, list[GatheredLoad]]()
+    types, source = graph.wire_types(), list(range(len(graph.dom)))
+    whole = dict(loops)
+    for place, node in enumerate(graph.nodes):
+        maps = is_view(node.box) or isinstance(node.box.op, View)
+        source.extend(source[node.inputs[0]] if maps else len(source) for _ in node.box.cod)
+        if maps or isinstance(node.box.op, (FoldOp, GroupOp)):
+            continue
+        for wire in node.inputs:
+            array = body.inputs[source[wire]] if source[wire] < len(body.inputs) else None
+            own = () if array is None else array.axes or types[source[wire]].axes
+            if array is None or not own:
+                continue
+            last = IntPolynomial.of(own[-1].size)
+            short = not whole.get(str(own[-1].size), last).symbols() and multiplies(node.box)
+            if len(own) < len(types[wire].axes) or short:
+                load = _gathered_load(array, own, types[wire].axes, tiles)
+                around = loops
+                while around and around[-1][0] not in load.entries.symbols():
+                    around = around[:-1]
+                found.setdefault(place, []).append(replace(load, loops=around))
+    return found
+
+
+def _gathered_load(array: Buffer, own: Sequence[Axis], axes: Sequence[Axis], tiles: Container[str]) -> GatheredLoad:
+    """A load of entries with some axes of an array with its own. A tile is filled up to a power of two along an axis of
+    a fixed length."""
+    names, last = {axis.name for axis in own}, own[-1].name
+    sizes = {axis: _filled(axis.size) for axis in axes}
+    further = {axis: n for axis, n in sizes.items() if axis.name not in names}
+    places = math.prod((n for axis, n in further.items() if axis.size in tiles), start=ONE)
+    taps = math.prod((n for axis, n in further.items() if axis.size not in tiles), start=ONE)
+    row = next((n for axis, n in sizes.items() if axis.name == last), None)
+    shifted = row is None or any(side.axis == last for side in array.region)
+    entries = math.prod(sizes.values(), start=ONE)
+    return GatheredLoad(array.name, entries, places, taps, row or ONE, shifted, array.width)
+
+
+def _filled(size: Size) -> IntPolynomial:
+    return IntPolynomial.of(1 << (size - 1).bit_length() if isinstance(size, int) else size)
 
 
 def product_types(body: Body, place: int, computed: str) -> tuple[tuple[str, ...], str]:

@@ -63,6 +63,23 @@ class Transfer:
     """The outer loops that load the array again in each of their iterations, through an inner loop."""
 
 
+@dataclass(frozen=True)
+class GatheredLoad:
+    """A load of windows of an array that is read in place, or of a factor of a product: `entries` are those of all
+    windows, which are at so many `places` and have as many `taps`. `row` entries of the array's last axis are read, or,
+    where these are `shifted`, at positions that may be anywhere in a row. `width` are the bytes of an entry, `loops`
+    those in whose iterations it is loaded."""
+
+    array: str
+    entries: IntPolynomial
+    places: IntPolynomial
+    taps: IntPolynomial
+    row: IntPolynomial
+    shifted: bool
+    width: int
+    loops: tuple[Loop, ...] = ()
+
+
 PhaseOf = tuple[Graph, Sequence[int], Sequence[int]]
 """The body of a kernel, and which of its wires a phase of it reads and makes."""
 
@@ -106,6 +123,8 @@ class LoweredKernel:
     """Factors of matrix products that loop iterations compute from the blocks that they load."""
     register_reads: list[RegisterRead] = field(default_factory=list)
     """What iterations of loops with matrix products read of these blocks into registers."""
+    gathered_loads: list[GatheredLoad] = field(default_factory=list)
+    """What it may load entry by entry: windows of arrays that it reads in place, and factors with short rows."""
     loop_bounds: dict[Loop, LoopBounds] = field(default_factory=dict)
     """For loops that skip blocks, the blocks that they run."""
     chains: dict[tuple[Loop, ...], int] = field(default_factory=dict)

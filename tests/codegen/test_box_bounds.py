@@ -139,3 +139,43 @@ def test_axes_of_one_entry_come_first_in_boxes() -> None:
     text = module(experts.stream("m").group("t n d"), {"g_t": 128, "g_n": 1, "g_d": 256, "s_m": 64}, "bf16").text
     assert "_copied(H.permute((1, 0, 2)), [1, g_t, s_m])" in text and "_copied(W, [1, s_m, g_d])" in text
     assert "H_blocks.load([n_at, t0, m0]).reshape((g_t, s_m))" in text
+
+
+def product_of(start: int, dtype: str = "bf16") -> str:
+    """A product whose first factor begins that far in the rows of its array."""
+
+    @cd.algorithm("a x, y c -> a c", name="shifted")
+    def shifted(A: Any, B: Any) -> Any:
+        return cd.einsum("a y, y c -> a c", cd.slice(A, "x", start, into="y"), B)
+
+    return module(unproved(shifted.diagram, "y", "a c"), {"g_a": 64, "g_c": 64, "s_y": 64}, dtype).text
+
+
+@pytest.mark.parametrize(("start", "dtype"), [(8, "bf16"), (32, "bf16"), (16, "fp8"), (4, "fp32")])
+def test_boxes_begin_at_whole_pieces_of_the_copy_engine(start: int, dtype: str) -> None:
+    assert "A_blocks = _copied(" in product_of(start, dtype)
+
+
+@pytest.mark.parametrize(("start", "dtype"), [(1, "bf16"), (4, "bf16"), (12, "bf16"), (8, "fp8"), (2, "fp32")])
+def test_rows_that_begin_within_a_piece_are_no_boxes(start: int, dtype: str) -> None:
+    text = product_of(start, dtype)
+    assert "A_blocks" not in text and "B_blocks = _copied(" in text
+
+
+def test_taps_along_rows_are_no_boxes_and_others_are() -> None:
+    @cd.algorithm("n c x, k o c -> n o y", name="convolved")
+    def convolved(a: Any, f: Any) -> Any:
+        return cd.einsum("n c y k, k o c -> n o y", cd.window(a, "x", "y k"), f)
+
+    text = module(unproved(convolved.diagram, "k", "n o y"), {"g_n": 1, "g_o": 64, "g_y": 64, "s_k": 1}, "bf16").text
+    assert "a_blocks" not in text and "f_blocks = _copied(" in text
+    assert "a_blocks = _copied(" in convolution(1).text
+
+
+def test_a_size_by_which_rows_begin_is_tested_at_the_launch() -> None:
+    @cd.algorithm("a x, d c -> a c", name="later")
+    def later(A: Any, B: Any) -> Any:
+        return cd.einsum("a d, d c -> a c", cd.slice(A, "x", "d", into="d"), B)
+
+    text = module(unproved(later.diagram, "d", "a c"), {"g_a": 64, "g_c": 64, "s_d": 64}, "bf16").text
+    assert "A_blocks = _copied(A, [g_a, s_d]) if d * A.element_size() % 16 == 0 else None" in text

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from catdiag.codegen.syntax import Name, Number, PythonExpression, TupleOf, method
@@ -10,6 +10,9 @@ from catdiag.codegen.triton.array_accesses import StoredArray
 from catdiag.codegen.triton.mask_ranges import Affine, affine
 from catdiag.codegen.triton.tile_expressions import Nodes
 from catdiag.codegen.triton.tile_nodes import Dim, TileNode, natural, terms
+
+PIECE_BYTES = 16
+"""What the copy engine moves at once."""
 
 
 @dataclass(eq=False)
@@ -23,6 +26,11 @@ class Boxes:
     order: tuple[int, ...]
     looped: bool = False
     """Whether a loop loads them, or a matrix product in a loop reads them: only then does a descriptor pay."""
+    offsets: tuple[str, ...] = ()
+    """The kernel's sizes by which rows of boxes begin later in a row of the array: multiples of 16 bytes."""
+    windowed: bool = False
+    """Whether iterations of a loop load boxes that lie over each other: these pay for products only, since others load
+    all but the first from the cache of the core."""
 
     @property
     def tensor(self) -> PythonExpression:
@@ -72,6 +80,23 @@ def boxed(nodes: Nodes, array: StoredArray, places: Sequence[TileNode]) -> BoxAc
     if array.parts or not dims or dims[-1] is None or len(dims) > 5 or array.ty.element not in ("real", "extended"):
         return None
     return BoxAccess(tuple(dims), tuple(starts))
+
+
+def row_offsets(
+    start: TileNode, tiles: Collection[TileNode], sizes: Collection[str], width: int
+) -> tuple[str, ...] | None:
+    """The sizes by which a row of boxes, whose entries have `width` bytes, starts in a row of the array, beside the
+    starts of some `tiles`. None where it may start within the 16 bytes that the copy engine moves at once: an H200 has
+    no such instruction, and kernels fail (tried at 1, 2, 4 and 8 entries of bf16, of which the last runs)."""
+    form, found = affine(start), dict[str, None]()
+    for term in form.terms:
+        factors = term.args if term.kind == "mul" else (term,)
+        names = [f.data[0] for f in factors if f.kind == "symbol" and f.data[0] in sizes]
+        if not any(factor in tiles for factor in factors):
+            if not names:
+                return None
+            found[names[0]] = None
+    return None if form.constant * width % PIECE_BYTES else tuple(found)
 
 
 def ends_with(dim: Dim, start: TileNode, size: TileNode) -> bool:

@@ -350,6 +350,8 @@ class Writing:
     def _carry(self, states: Sequence[NestValue], values: Sequence[NestValue]) -> None:
         """Writes the statements that update states at the end of an iteration."""
         made = self._after(states, values)
+        for boxes in self.k.boxes.values() if self.k.nodes.sides else ():
+            boxes.looped |= boxes.windowed
         reduced = (reduced_rows(node, state_of(self.k.env[s])) for s, node in zip(states, made, strict=True))
         self.read_once.update(s for s, a in zip(states, reduced) if self.shared.dtypes.get(a) == "fp32")
         self.printer.count(made)

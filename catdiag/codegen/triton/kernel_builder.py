@@ -272,8 +272,10 @@ class Build:
         order = [*dims, *(d for d in joined if d not in dims)]
         known = guard is None or (not any(map(from_array, places)) and array_boxes.inside(guard, places, sizes))
         access = array_boxes.boxed(self.nodes, array, places) if known else None
+        offsets = None if access is None else self._row_offsets(array, access)
+        access = None if offsets is None else access
         starts = () if access is None else [access.starts[k] for k in self._order(access)]
-        box = None if access is None else self.boxes_of(array, access)
+        box = None if access is None else self.boxes_of(array, access, offsets or ())
         fills: dict[Dim, Fill] = dict.fromkeys(ragged, 0.0)
         if access is not None:  # what is outside of a slice or of a window's tile may be in the array
             for dim, start, size in zip(access.dims, access.starts, sizes, strict=True):
@@ -289,10 +291,17 @@ class Build:
     def _order(self, access: BoxAccess) -> tuple[int, ...]:
         return access.units_first if self.units_first else tuple(range(len(access.dims)))
 
-    def boxes_of(self, array: StoredArray, access: BoxAccess) -> Boxes:
+    def _row_offsets(self, array: StoredArray, access: BoxAccess) -> tuple[str, ...] | None:
+        tiles = {tile.start for tile in self.tiles.values() if not tile.single}
+        width = element_bytes(self.dtypes[array.name]) if array.name in self.dtypes else 1
+        return array_boxes.row_offsets(access.starts[-1], tiles, set(self.sizes.values()), width)
+
+    def boxes_of(self, array: StoredArray, access: BoxAccess, offsets: tuple[str, ...]) -> Boxes:
         """The boxes of an array with some dimensions; those of one shape share a tensor descriptor."""
         looped = any(d is not None and d.loop is not None for d in access.dims)
-        looped |= any(start.scope is not self.root for start in access.starts)
+        moving = [d for d, start in zip(access.dims, access.starts, strict=True) if start.scope is not self.root]
+        windowed = not looped and any(d is not None for d in moving)
+        looped |= bool(moving) and (not windowed or bool(self.nodes.sides))
         order = self._order(access)
         shape = tuple("1" if (d := access.dims[k]) is None else d.block for k in order)
         found = self.boxes.get((array, shape, order))
@@ -300,6 +309,8 @@ class Build:
             made = Boxes(self.names.fresh(f"{array.name}_blocks"), array, shape, order)
             found = self.boxes[array, shape, order] = made
         found.looped |= looped
+        found.windowed |= windowed
+        found.offsets = tuple(dict.fromkeys((*found.offsets, *offsets)))
         return found
 
     def offsets(self, array: StoredArray, index: At) -> tuple[TileNode, TileNode, list[Dim]]:

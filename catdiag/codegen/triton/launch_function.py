@@ -462,7 +462,9 @@ class LaunchWriter:
         """The lines that make tensor descriptors; one is None where the tensor, the block or the chip allows none."""
         for box in kernel.boxes:
             descriptor = call("_copied", box.tensor, self._lengths_of(kernel, box.shape))
-            self.write(f"{box.name} = {descriptor}")
+            begins = [self.sizes[s] for s, name in kernel.sizes.items() if name in box.offsets]
+            whole = [f"{begin} * {box.array.name}.element_size() % 16 == 0" for begin in begins]
+            self.write(f"{box.name} = {descriptor}" + (f" if {' and '.join(whole)} else None" if whole else ""))
 
     def _lengths_of(self, kernel: KernelSpec, blocks: Sequence[str]) -> ListOf:
         """The lengths of blocks in a launch."""

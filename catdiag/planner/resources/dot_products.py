@@ -34,11 +34,11 @@ class DotProducts:
     Of inputs, by name: `direct` are read as they are, `indirect` made into something else; `rows` are the rows and
     columns of a product that has one as its first factor. `register_factors` are first factors that an iteration makes:
     elements, the rows of their product, bytes of an element, and how many are so; `partial_loads` are parts of arrays,
-    each loaded by itself into buffers of its own: elements, bytes of an element. Of each product `sides`, with how many
-    have them, and `batches`: the axes that both factors and the result have; `wide` are the sides of those made of
-    elements of 4 bytes, with how many first factors they have. Of products in `passing` the first factor comes from
-    registers. Inputs that are `reduced` as they are, if products read them too, are loaded once more for that;
-    `computed` are all that boxes other than products read as they are.
+    each loaded by itself into buffers of its own: elements, how many taps of a window, bytes of an element. Of each
+    product `sides`, with how many have them, and `batches`: the axes that both factors and the result have; `wide` are
+    the sides of those made of elements of 4 bytes, with how many first factors they have. Of products in `passing` the
+    first factor comes from registers. Inputs that are `reduced` as they are, if products read them too, are loaded once
+    more for that; `computed` are all that boxes other than products read as they are.
     """
 
     direct: dict[str, None] = field(default_factory=dict)
@@ -48,7 +48,7 @@ class DotProducts:
     sides: dict[Sides, int] = field(default_factory=dict)
     batches: dict[IntPolynomial, None] = field(default_factory=dict)
     passing: dict[Sides, None] = field(default_factory=dict)
-    partial_loads: dict[tuple[IntPolynomial, int], None] = field(default_factory=dict)
+    partial_loads: dict[tuple[IntPolynomial, IntPolynomial, int], None] = field(default_factory=dict)
     reduced: dict[str, None] = field(default_factory=dict)
     computed: dict[str, None] = field(default_factory=dict)
     wide: dict[Sides, int] = field(default_factory=dict)
@@ -58,13 +58,14 @@ class DotProducts:
 class OperandSource:
     """The inputs that a wire is made of; `is_input`: it is one of them, or another form of it; `before`: it was made
     before the loop that reads it; `part`: it is a part of one, or a form of it that is read at computed positions.
-    `dtype` is the type of an input, a part of one, or a cast, "" of what is computed."""
+    `dtype` is the type of an input, a part of one, or a cast, "" of what is computed. `taps` are axes of windows."""
 
     is_input: bool
     names: tuple[str, ...]
     before: bool = False
     part: bool = False
     dtype: str = ""
+    taps: frozenset[str] = frozenset()
 
 
 def dot_products(diagram: Diagram, tiles: frozenset[str], dtype: str | Mapping[str, str]) -> DotProducts:
@@ -105,7 +106,8 @@ class _Walk:
                 case Let(place=place) if place >= 0:
                     self._box(statement, loop)
                 case Slice(target, source):
-                    self._keep(target, self._source(source, loop), loop)
+                    made = self._source(source, loop)
+                    self._keep(target, replace(made, before=made.before and not made.part), loop)
                 case For(kind="blocks", step=LoopStep(body=step)):
                     inside.append(statement)
                     states = step.wires[: len(step.graph.outputs)]
@@ -148,7 +150,10 @@ class _Walk:
             part = isinstance(op, (Reindex, View)) and (given[0].is_input or given[0].part)
             names = tuple(dict.fromkeys(name for s in given for name in s.names))
             kind = given[0].dtype if part else cast_of_factor(op.fn) if isinstance(op, Map) else ""
-            made = OperandSource(False, names, part=part, dtype=kind)
+            taps = {a.name for a in op.index_axes if a.size not in self.tiles} if isinstance(op, TileWindow) else set()
+            made = OperandSource(
+                False, names, part=part, dtype=kind, taps=given[0].taps | taps if part else frozenset()
+            )
             if len(let.args) == 2 and multiplies(let.box):
                 self._product(let.box, given, let.args)
             else:
@@ -177,7 +182,9 @@ class _Walk:
             (self.found.direct if factor.is_input else self.found.indirect).update(dict.fromkeys(factor.names))
             elements = IntPolynomial.elements(box.dom.arrays[k].axes)
             if factor.part and not factor.before:
-                self.found.partial_loads[elements, width(factor.dtype) if factor.dtype else size] = None
+                taps = [axis for axis in box.dom.arrays[k].axes if axis.name in factor.taps]
+                each = IntPolynomial.elements(taps) if factor.taps else elements
+                self.found.partial_loads[elements, each, width(factor.dtype) if factor.dtype else size] = None
             elif k == second or factor.before:
                 continue
             elif not factor.is_input:

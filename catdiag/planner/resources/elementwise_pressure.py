@@ -5,7 +5,8 @@ Each thread computes its own elements one after the other, so that boxes are fus
 - what dies at a box gives its registers to what the box makes;
 - a result that only the next box reads is used as it is made, and is never there as a whole; such boxes are one step;
 - what is loaded is packed, in its own type, until it is used; results take 4 bytes an element;
-- what is loaded for an elementwise step and dies there is loaded some elements at a time: half of it is on its way.
+- what is loaded for an elementwise step and dies there is loaded some elements at a time: half of it is on its way;
+- of windows of an array, which are read in place, each entry is loaded by itself, into a register of its own.
 
 >>> import catdiag as cd
 >>> from catdiag.planner.fit import searching
@@ -17,11 +18,12 @@ Each thread computes its own elements one after the other, so that boxes are fus
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from catdiag.category.integer_polynomial import ZERO, IntPolynomial
 from catdiag.category.op_facts import elementwise
+from catdiag.schedule.kernel_work import gathered_loads
 from catdiag.schedule.lowered_kernel import LoweredKernel
 from catdiag.schedule.statements import (
     Alloc,
@@ -50,6 +52,7 @@ class _Step:
     made: list[Buffer] = field(default_factory=list)
     dying: list[Buffer] = field(default_factory=list)
     extra: list[Buffer] = field(default_factory=list)
+    windows: IntPolynomial = ZERO
 
     def settled(self) -> _Step:
         """The same; what makes nothing in registers is recomputed by others, and reads nothing itself."""
@@ -64,15 +67,17 @@ class _Step:
             self.made + after.made,
             self.dying + after.dying,
             self.extra + after.extra,
+            self.windows + after.windows,
         )
 
 
 def register_pressure(kernel: LoweredKernel) -> tuple[IntPolynomial, ...]:
     """Bytes that are live in all threads of a block together, at the steps at which most may be."""
     found: list[IntPolynomial] = []
+    windowed = {load.array for load in kernel.gathered_loads}
     for part in kernel.parts:
         steps = [*_steps(part.body.statements, part.body), *_steps(part.copies)]
-        for live_bytes in _live_bytes(_fused(steps), part.around):
+        for live_bytes in _live_bytes(_fused(steps), part.around, windowed):
             if not any(other.dominates(live_bytes) for other in found):
                 found = [*(other for other in found if not live_bytes.dominates(other)), live_bytes]
     return tuple(live_bytes + _totals(kernel) for live_bytes in found)
@@ -90,6 +95,7 @@ def _steps(statements: Sequence[Statement], body: Body | None = None, blocks: Se
     """Statements by the boxes that they are about, of a body if they are one's. `blocks` are what a loop loads at the
     start of its iterations, which dies where it is read last."""
     step, over = _Step(), False
+    windows = {} if body is None else gathered_loads(body)
     for statement in statements:
         if over and not isinstance(statement, Dealloc):
             yield step.settled()
@@ -97,6 +103,7 @@ def _steps(statements: Sequence[Statement], body: Body | None = None, blocks: Se
         match statement:
             case Let(place=place, box=box) if place >= 0 and body is not None:
                 step.elementwise = elementwise(box)
+                step.windows += sum((load.entries for load in windows.get(place, ())), ZERO).scaled(_COMPUTED_BYTES)
                 for wire, buffer in _inputs(body, place).items():
                     step.read.append(buffer)
                     step.dying += [buffer] if buffer in blocks and body.found.last_use[wire] <= place else []
@@ -143,16 +150,16 @@ def _fused(steps: Sequence[_Step]) -> Iterator[_Step]:
     yield step
 
 
-def _live_bytes(steps: Iterator[_Step], around: Sequence[Buffer]) -> Iterator[IntPolynomial]:
-    """What is live as each of some steps begins, and after it."""
+def _live_bytes(steps: Iterator[_Step], around: Sequence[Buffer], windowed: Container[str]) -> Iterator[IntPolynomial]:
+    """What is live as each of some steps begins, and after it. Arrays that are `windowed` are there as windows only."""
     present = {buffer: _bytes(buffer, False) for buffer in around}
     for step in steps:
         arriving = ZERO
-        for buffer in step.loaded:
+        for buffer in (b for b in step.loaded if b.name not in windowed):
             passing = step.elementwise and buffer in step.dying
             present[buffer] = _bytes(buffer, True)
             arriving = arriving - (_halved(present[buffer]) if passing else ZERO)
-        yield sum(present.values(), arriving)
+        yield sum(present.values(), arriving) + step.windows
         used = [buffer for buffer in step.read if buffer in present]
         present.update((buffer, _bytes(buffer, False)) for buffer in (*used, *step.made))
         for buffer in step.dying:

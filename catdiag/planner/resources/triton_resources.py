@@ -399,7 +399,8 @@ class TritonBlock:
     def _other_registers(self, values: Values, warps: int) -> Numbers:
         """For addresses of copies and of gathered entries, 8 bytes each, these entries, and what the compiler keeps."""
         copies = self.copied.value(values) / (_COPY_BYTES * self.chip.warp * warps)
-        entries = sum(amount.value(values) for amount, _ in self.products.partial_loads)
+        parts = [(amount.value(values), taps.value(values)) for amount, taps, _ in self.products.partial_loads]
+        entries = sum(np.where(self.boxes & (np.asarray(taps) == 1), 0, amount) for amount, taps in parts)
         gathered = 3 * np.ceil(entries / (self.chip.warp * warps))
         if self.products.sides:
             few: Numbers = OTHER_REGISTERS

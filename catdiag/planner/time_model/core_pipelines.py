@@ -17,6 +17,17 @@ _COMPUTED_BYTES = 4
 """The width of a value that is computed with."""
 RUN_BYTES = 16
 """The shortest run of which Triton 3.6 merges rows of a matrix in shared memory."""
+ROW_GATHER_INSTRUCTIONS, GATHER_INSTRUCTIONS, CROSS_GATHER_INSTRUCTIONS = 6, 12, 30
+"""Instructions of a thread for an entry of a window, beside the multiplication: its address, its mask, its load and its
+conversion; where rows are read as they lie, where each entry is loaded by itself, and where threads beside each other
+have the taps of a window, whose sum they put together. On an H200 sums over 31 taps of 8 × 512 × 256 entries took 9 to
+12, 19, and 23 to 37 µs."""
+FACTOR_GATHER_INSTRUCTIONS, STRIDED_GATHER_INSTRUCTIONS = 50, 130
+"""The same of factors of products, which are written to shared memory while matrix units wait; and where threads beside
+each other read entries that are not. On an H200 convolutions of 3 × 3 taps in channels of 56 × 56 and 32 × 32 took 47
+to 61 for each entry of both factors, and where one tap was read at a time, of weights too, 92 to 126."""
+SHORTEST_COPY_BYTES = 16
+"""The shortest row that is copied to shared memory as it lies."""
 LAYOUT_CONVERSION_CLOCKS = 1.1
 """Clocks of a core for an entry whose layout is converted, from thread to thread. Measured on an H200, in products of
 8,192 × 8,192 with weights of 4 bits that are packed in pairs: 0.2 for 16 rows and 1.1 for 64 (50 of 92 and 327 of
@@ -30,13 +41,32 @@ def special_function_seconds(k: KernelInstance, padding_ratio: Numbers) -> Numbe
 
 def alu_seconds(k: KernelInstance, padding_ratio: Numbers) -> Numbers:
     """Seconds of a group on a core's ALUs: elementwise work, products by vectors, products of a type that matrix units
-    lack, and the overhead of loops."""
+    lack, loads of windows, and the overhead of loops."""
     operations = k.scalar_operations("alu") + sum((k.multiply_adds(c) for c in k.kernel.by_vectors), 0.0)
     for contraction in k.kernel.contractions:
         if contraction.dtype not in k.chip.tensor:
             operations = operations + k.multiply_adds(contraction)
     clocks = operations * padding_ratio / k.chip.alu_per_clock + k.iterations * k.chip.iteration_clocks * k.warps / 4
-    return clocks / k.chip.clock_hz
+    return clocks / k.chip.clock_hz + gather_seconds(k)
+
+
+def gather_seconds(k: KernelInstance) -> Numbers:
+    """What the ALUs take for what a block loads entry by entry. Factors are boxes that the chip copies where
+    one window or one tap of windows is read at a time, and rows are long enough."""
+    total: Numbers = 0.0
+    for load in k.kernel.gathered_loads:
+        places, taps, row = (n.value(k.values) for n in (load.places, load.taps, load.row))
+        whole = ~np.asarray(load.shifted) & (row > 1)
+        if k.kernel.contractions:
+            one = np.minimum(places, taps) == 1
+            boxed = ~np.asarray(load.shifted) & one & (row * load.width >= SHORTEST_COPY_BYTES)
+            strided = STRIDED_GATHER_INSTRUCTIONS if not load.shifted else FACTOR_GATHER_INSTRUCTIONS
+            each: Numbers = np.where(boxed, 0, np.where(row > 1, FACTOR_GATHER_INSTRUCTIONS, strided))
+        else:
+            alone = np.where(taps > 1, CROSS_GATHER_INSTRUCTIONS, GATHER_INSTRUCTIONS)
+            each = np.where(whole, ROW_GATHER_INSTRUCTIONS, alone)
+        total = total + each * k.loaded_entries(load)
+    return total / (k.chip.alu_per_clock * k.chip.clock_hz)
 
 
 def loop_overhead_seconds(k: KernelInstance, iterations: Numbers) -> Numbers:
@@ -108,4 +138,4 @@ def stall_seconds(k: KernelInstance, l2_seconds: Numbers) -> Numbers:
 
 def exposed_load_seconds(k: KernelInstance, l2_seconds: Numbers) -> Numbers:
     """Loads that are begun when their iteration is: latency and transfer, of all iterations but the first."""
-    return np.maximum(k.iterations - 1, 0) * (k.chip.latency_s + transfer_seconds(k, l2_seconds))
+    return np.maximum(k.iterations - 1, 0) * (k.load_latency_s + transfer_seconds(k, l2_seconds))

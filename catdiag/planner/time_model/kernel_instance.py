@@ -16,7 +16,10 @@ from catdiag.chip.hardware import Hardware
 from catdiag.codegen.triton.tile_runs import PROGRAMS_PER_SM
 from catdiag.planner.resources.block_resources import Numbers, Values, ceil_div
 from catdiag.schedule.contractions import Contraction, Loop
-from catdiag.schedule.lowered_kernel import LoweredKernel
+from catdiag.schedule.lowered_kernel import GatheredLoad, LoweredKernel
+
+CACHE_LATENCY_CLOCKS = 40
+"""Clocks that a load from the cache of a core takes."""
 
 
 @dataclass(frozen=True)
@@ -95,6 +98,20 @@ class KernelInstance:
     def independent_inner_loops(self) -> list[tuple[Loop, ...]]:
         """The loops inside loops whose iterations wait for no sums."""
         return [nest for nest in self.kernel.chains if len(nest) > 1 and is_independent(self.kernel, nest)]
+
+    @cached_property
+    def loads_from_cache(self) -> bool:
+        """Whether iterations load windows that lie over each other, which are in the core's own cache but the first."""
+        return not self.kernel.contractions and any(load.loops for load in self.kernel.gathered_loads)
+
+    @property
+    def load_latency_s(self) -> float:
+        """Seconds that a load of an iteration takes."""
+        return CACHE_LATENCY_CLOCKS / self.chip.clock_hz if self.loads_from_cache else self.chip.latency_s
+
+    def loaded_entries(self, load: GatheredLoad) -> Numbers:
+        """The entries that a block loads."""
+        return load.entries.value(self.values) * self.trip_count(load.loops) * self.run_length
 
     @property
     def iterations_in_flight(self) -> int:

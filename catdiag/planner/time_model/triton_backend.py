@@ -13,11 +13,12 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from catdiag.category.integer_polynomial import IntPolynomial
+from catdiag.category.ops import Box
 from catdiag.chip.hardware import Hardware
 from catdiag.codegen.triton.tile_runs import PROGRAMS_PER_SM
 from catdiag.planner.resources.block_resources import Numbers, Resources, ceil_div
 from catdiag.planner.resources.triton_resources import TritonBlock
-from catdiag.planner.time_model.core_pipelines import exposed_load_seconds, loop_overhead_seconds
+from catdiag.planner.time_model.core_pipelines import exposed_load_seconds, gather_seconds, loop_overhead_seconds
 from catdiag.planner.time_model.ideal_backend import BlockWork, GroupWaves, IdealBackend
 from catdiag.planner.time_model.kernel_instance import KernelInstance
 from catdiag.planner.time_model.matrix_units import (
@@ -118,7 +119,8 @@ class TritonBackend(IdealBackend):
         if not self.block.staged:
             short = (short_row_ratio(k) - 1) * parts["L2"]
             parts["L2"] = parts["L2"] + short
-            stalls = stalls + short + np.maximum(k.iterations, 1) * busy_seconds(k, work) + sum_seconds(k)
+            waits = 1 if k.loads_from_cache else np.maximum(k.iterations, 1)
+            stalls = stalls + short + waits * busy_seconds(k, work) + sum_seconds(k)
             parts["alu"] = parts["alu"] + row_sum_seconds(k)
         parts["alu"] = parts["alu"] + (column_sum_seconds(k) if k.persistent else shared_column_seconds(k))
         if k.matrix_products:
@@ -165,7 +167,7 @@ class TritonBackend(IdealBackend):
         crossing = CROSSING * sum(length for nest, length in k.kernel.chains.items() if nest) * iterations
         waited = (steps * DEPENDENT_CLOCKS + crossing * k.chip.wait_clocks) / k.chip.clock_hz
         ratio = np.where(by_warps, warp_padding_ratio(k), 1.0)
-        overhead = loop_overhead_seconds(k, iterations)
+        overhead = loop_overhead_seconds(k, iterations) + gather_seconds(k)
         return replace(
             work,
             part_seconds={
@@ -230,10 +232,23 @@ def busy_seconds(k: KernelInstance, work: BlockWork) -> Numbers:
 
 def sum_seconds(k: KernelInstance) -> Numbers:
     """What iterations wait for sums of rows that they add up in place, where they wait for no other: the warps put each
-    together in every iteration."""
-    rows = sum(len(body.found.in_place) for body in k.kernel.bodies()) - len(k.kernel.column_sums())
-    sums = rows > 0 and not any(k.kernel.chains.values())
-    return (CROSSING * k.chip.wait_clocks / k.chip.clock_hz) * k.iterations if sums else 0.0
+    together in every iteration. What is added entry by entry waits for nothing."""
+    if any(k.kernel.chains.values()):
+        return 0.0
+    columns = k.kernel.column_sums()
+    boxes = (body.graph.nodes[place].box for body in k.kernel.bodies() for place in body.found.in_place)
+    crossing: Numbers = 0
+    for box in boxes:
+        if box not in columns:
+            crossing = np.where(summed_entries(k, box) > 1, CROSSING, crossing)
+    return crossing * k.chip.wait_clocks / k.chip.clock_hz * k.iterations
+
+
+def summed_entries(k: KernelInstance, box: Box) -> Numbers:
+    """How many entries of its inputs an entry of the result of a box is a sum of, in a block."""
+    kept = {name for ty in box.cod for name in ty.names}
+    axes = {a.name: a for ty in box.dom for a in ty.axes if a.name not in kept}
+    return IntPolynomial.elements(tuple(axes.values())).value(k.values)
 
 
 def row_sum_seconds(k: KernelInstance) -> Numbers:
@@ -246,8 +261,9 @@ def row_sum_seconds(k: KernelInstance) -> Numbers:
             row = box.dom[0].axes[-1]
             if row.name not in box.cod[0].names:
                 rows = IntPolynomial.elements(box.cod[0].axes).value(k.values)
-                parts = ceil_div(IntPolynomial.of(row.size).value(k.values) * min(widths), WARP_LOAD_BYTES)
-                found = found + rows * np.minimum(parts, k.warps)
+                length = IntPolynomial.of(row.size).value(k.values)
+                parts = ceil_div(length * min(widths), WARP_LOAD_BYTES)
+                found = found + rows * np.where(length > 1, np.minimum(parts, k.warps), 0)
     return found * k.iterations * ROW_SUM_INSTRUCTIONS / 4 / k.chip.clock_hz
 
 
@@ -280,8 +296,9 @@ def shared_column_seconds(k: KernelInstance) -> Numbers:
 
 
 def short_row_ratio(k: KernelInstance) -> Numbers:
-    """How many times longer loads take since rows of tiles are shorter than `REQUEST_BYTES`, on average."""
-    blocks = {whole: k.values[block] for block, whole in k.kernel.loops}
+    """How many times longer loads take since rows of tiles are shorter than `REQUEST_BYTES`, on average; of those that
+    are read entry by entry the core's cache has the rest."""
+    blocks = {} if k.loads_from_cache else {whole: k.values[block] for block, whole in k.kernel.loops}
     moved: Numbers = 0
     taken: Numbers = 0
     for array in (array for part in k.kernel.parts for array in part.loads() if array.axes):
