@@ -355,7 +355,8 @@ class _Buffers:
             load = self.trace.loads[value.direct]
             if self.in_registers(value, first):
                 return
-            turned = value.permuted or (value.swapped and len(load.shape) > 2)
+            lies = load.described and all(n == 1 for n in load.shape[:-2])  # else its view is made in registers
+            turned = value.permuted or (value.swapped and len(load.shape) > 2 and not lies)
             alone = value.direct not in copies and self.trace.generation < BLACKWELL
             if turned and alone and (first or dot.version != 3):
                 self.converted(dot, value, first)
