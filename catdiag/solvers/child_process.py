@@ -13,6 +13,7 @@ import contextlib
 import json
 import os
 import selectors
+import signal
 import subprocess
 import sys
 import threading
@@ -38,6 +39,14 @@ _GOALS = 8
 
 class SolverInterrupted(Exception):
     """The solver was stopped by a clock that the caller set, or died: there is no answer."""
+
+
+class _EndedTooSoon(Exception):
+    """The child process was ended by the signal that says that nobody waits for it, though somebody does.
+
+    The system sends that signal when something comes on the pipe, after it has woken the child up: on a busy machine
+    the child may have begun to work on the goal by then. So the goal is put again.
+    """
 
 
 Place: TypeAlias = "tuple[tuple[Term, ...], Term]"
@@ -147,6 +156,13 @@ class Solver:
             "rlimit": self._goal_rlimit,
             "seconds": self.seconds,
         }
+        while True:
+            try:
+                return self._asked(request)
+            except _EndedTooSoon:
+                self.close()
+
+    def _asked(self, request: dict[str, Any]) -> str:
         try:
             self.start()
             process = self._process
@@ -157,16 +173,18 @@ class Solver:
             self._wait(process)
             reply = process.stdout.readline()
             if not reply:
-                raise SolverInterrupted(f"{self.name} ended without an answer")
+                raise BrokenPipeError
             found = json.loads(reply)
             # An answer to anything but this goal would be the worst of answers.
-            if found.get("number") != number or found.get("answer") not in ("yes", "no", "unknown"):
+            if found.get("number") != request["number"] or found.get("answer") not in ("yes", "no", "unknown"):
                 raise SolverInterrupted(f"{self.name} said {str(found)[:200]}")
             self.work += int(found.get("work") or 0)
             return str(found["answer"])
         except BrokenPipeError as error:
+            if self._process is not None and self._process.wait() == -signal.SIGIO:
+                raise _EndedTooSoon from error
             self.close()
-            raise SolverInterrupted(f"{self.name} ended") from error
+            raise SolverInterrupted(f"{self.name} ended without an answer") from error
         except ValueError as error:
             self.close()
             raise SolverInterrupted(f"{self.name} said what cannot be read: {error}") from error

@@ -48,6 +48,16 @@ def test_killed_between_goals() -> None:
         assert ask.answer([], EASY) == "yes"
 
 
+def test_a_goal_is_put_again_where_the_signal_of_its_own_coming_ended_the_solver() -> None:
+    """The system may send it late, when the solver works on the goal: here it does not ignore it yet."""
+    with Z3() as ask:
+        ask.start()
+        pid = process(ask)
+        os.kill(pid, signal.SIGIO)
+        assert ask.answer([], EASY) == "yes"
+        assert process(ask) != pid and ask.goals == 1
+
+
 def test_what_is_interrupted_is_not_proved(monkeypatch: pytest.MonkeyPatch) -> None:
     put = Z3._put
 
