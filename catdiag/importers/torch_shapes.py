@@ -247,7 +247,8 @@ def _slice_scatter(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     start, stop, _ = slice(_int(begin), None if end is None else _int(end)).indices(length)
     if step != 1:
         if start >= step or stop <= length - step + start or length % step:
-            raise Unsupported(f"a write to the elements {start}:{stop}:{step} of {length}, not to all {step} apart")
+            every = f"expected every {step}-th to the end of a length that {step} divides"
+            raise Unsupported(f"a write to the elements {start}:{stop}:{step} of {length}: {every}")
         split = _every(b, value, k, step)
         both = b.stacked([part if r == start else b.selected(split, k + 1, r) for r in range(step)], k + 1)
         return b.view(both, [*both.dims[:k], (*both.dims[k], *both.dims[k + 1]), *both.dims[k + 2 :]])

@@ -118,9 +118,8 @@ def certify_through(
 
     A stage is some wires of the left graph, each with the wire of the right graph that carries the same, of one type;
     a last one, of the results, is added. What a stage makes of inputs and of earlier stages, of a wire the latest, is a
-    part. `theorems` are
-    known ones, of which some may be about parts; `sides` are two diagrams of the same values as these, of which the
-    theorem is. Raises as `certify_composite` does.
+    part. `theorems` are known ones, of which some may be about parts; `sides` are two diagrams of the same values as
+    these, of which the theorem is. Raises as `certify_composite` does.
     """
     graphs = left.graph, right.graph
     types = left.graph.wire_types()

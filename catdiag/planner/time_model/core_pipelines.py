@@ -51,8 +51,8 @@ def alu_seconds(k: KernelInstance, padding_ratio: Numbers) -> Numbers:
 
 
 def gather_seconds(k: KernelInstance) -> Numbers:
-    """What the ALUs take for what a block loads entry by entry. Factors are boxes that the chip copies where
-    one window or one tap of windows is read at a time, and rows are long enough."""
+    """What the ALUs take for what a block loads entry by entry. Factors are boxes that the chip copies where one window
+    or one tap of windows is read at a time, and rows are long enough."""
     total: Numbers = 0.0
     for load in k.kernel.gathered_loads:
         places, taps, row = (n.value(k.values) for n in (load.places, load.taps, load.row))

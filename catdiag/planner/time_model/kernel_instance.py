@@ -19,7 +19,7 @@ from catdiag.schedule.contractions import Contraction, Loop
 from catdiag.schedule.lowered_kernel import GatheredLoad, LoweredKernel
 
 CACHE_LATENCY_CLOCKS = 40
-"""Clocks that a load from the cache of a core takes."""
+"""Clocks that a load from the cache of a core takes, as assumed: the model was calibrated with it."""
 
 
 @dataclass(frozen=True)
