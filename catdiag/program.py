@@ -260,8 +260,10 @@ class Program(AsProgram):
 
         return self._with(split(self.derivation, axis, parts))
 
-    def group(self, axes: str | Sequence[str]) -> Program:
+    def group(self, axes: str | Sequence[str], scatter: bool = False) -> Program:
         """With the named axes run in groups: tiles of any size, each on its own; several axes make one group.
+
+        With `scatter`, groups add rows to a result where an array of integers says, by atomic additions.
 
         Raises NotGroupable, naming the box, where the diagram is not weaved over an axis; AxisError for an unknown one.
 
@@ -272,7 +274,7 @@ class Program(AsProgram):
         """
         from catdiag.rewrite.group import group
 
-        return self._with(group(self.derivation, axes))
+        return self._with(group(self.derivation, axes, scatter))
 
     def skip(
         self, axis: str, bounds: Guide | None = None, live: Guide | None = None, *, tested: bool = True

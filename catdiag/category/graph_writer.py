@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from fractions import Fraction
 
 from catdiag.category.diagram import Graph, Node, reachable
-from catdiag.category.ops import Box, Rename, const_box, map_box
+from catdiag.category.ops import Box, Rename, const_box, map_box, reduce_box
 from catdiag.category.scalars import ScalarFunction
 from catdiag.category.types import ArrayType, Ty
 
@@ -60,6 +60,10 @@ class GraphWriter:
     def map(self, fn: ScalarFunction, *wires: int) -> int:
         """Adds a scalar function."""
         return self.add(map_box(fn, [self.types[w] for w in wires]), wires)
+
+    def reduce(self, monoid: str, axis: str, wire: int) -> int:
+        """Adds a reduction over an axis."""
+        return self.add(reduce_box(monoid, axis, self.types[wire]), (wire,))
 
     def number(self, value: int) -> int:
         """Adds a constant."""

@@ -230,12 +230,14 @@ class GroupOp(NestingOp):
     `tiles` pairs each grouped axis with its tile size, a symbol, in the body. Without tiles the body runs once, as a
     kernel of its own. Results of tiles are concatenated along the grouped axes that they have. `added` are grouped axes
     that some results lack, and that these are sums over: such a result is an *accumulating output*, which starts at 0,
-    and to which each tile along the axis adds its part, in any order.
+    and to which each tile along the axis adds its part, in any order. With `scatters`, a part that is a sum over
+    one-hot rows is added entry by entry (`catdiag.schedule.scatter_add`), which changes no result.
     """
 
     tiles: tuple[tuple[str, str], ...]
     body: Diagram
     added: tuple[str, ...] = ()
+    scatters: bool = False
 
     @property
     def name(self) -> str:
@@ -260,7 +262,7 @@ class GroupOp(NestingOp):
 
     def without_bodies(self) -> tuple[Hashable, ...]:
         """The data except the body."""
-        return GroupOp, self.tiles, self.added
+        return GroupOp, self.tiles, self.added, self.scatters
 
 
 ARITHMETIC = (Map, Einsum, Reduce)

@@ -85,5 +85,5 @@ def inline(diagram: Diagram, keep: Callable[[Box], bool] = lambda _: False, kern
 
 def _opened(b: Box, kernels: bool) -> Diagram | None:
     """The diagram that a box is only a name for; None for other boxes."""
-    named = isinstance(b.op, Call) or (kernels and isinstance(b.op, GroupOp) and not b.op.tiles)
+    named = type(b.op) is Call or (kernels and isinstance(b.op, GroupOp) and not b.op.tiles)
     return bodies(b.op)[0] if named else None

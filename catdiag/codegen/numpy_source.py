@@ -67,7 +67,7 @@ def source(subject: Diagram | HasDiagram) -> str:
     Raises TypeMismatch for an input whose name is not a Python identifier.
     """
     diagram = diagram_of(subject)
-    return _NumPy(lower(diagram)).text_of()
+    return _NumPy(lower(diagram, scatters=False)).text_of()
 
 
 class _NumPy(Writer):

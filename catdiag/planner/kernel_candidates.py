@@ -217,7 +217,11 @@ def _timed(
     draft.check_blocks(search.kernels.values())
     timings = search.choices(GRID) if tiles is None else search.of_tiles(tiles)
     choice = search.quickest_of(timings)
-    if draft.adds and (taken := _bytes_of_parts(draft, {**search.sizes, **choice.tiles}, target.chip)) > FEW_BYTES:
+    if (
+        draft.adds
+        and not draft.scatters
+        and (taken := _bytes_of_parts(draft, {**search.sizes, **choice.tiles}, target.chip)) > FEW_BYTES
+    ):
         raise NotGroupable(f"the parts that groups add take {taken:,} bytes: expected at most {FEW_BYTES:,}")
     if draft.only_adds and search.kernel.contractions:  # loops in parts have the tiles of matrix units
         raise NotGroupable("groups that add products of matrices to a result are not tried")

@@ -44,6 +44,7 @@ from catdiag.rewrite.stream.multi_pass import first_form
 from catdiag.rewrite.stream.streaming import split, stream
 from catdiag.rewrite.stream.whole_axis_arrays import retained_arrays
 from catdiag.schedule.lowered_kernel import LoweredKernel
+from catdiag.schedule.scatter_add import one_hot_sums
 from catdiag.solvers.z3 import Z3, SolverInterrupted
 from catdiag.util.errors import AxisError, CatdiagError, NotFusable, NotGroupable, NotStreamable
 
@@ -71,19 +72,22 @@ class KernelDraft:
     """The streamed axes whose masked blocks are skipped."""
     adds: bool = False
     """Whether groups add to results that lack some of their axes."""
+    scatters: bool = False
+    """Whether they add rows where integers say, if results are such sums (`catdiag.schedule.scatter_add`)."""
     tested: bool = True
     """Whether blocks between the bounds of a loop are tested, where these do not say all that a mask says."""
 
     @property
     def only_adds(self) -> bool:
         """Whether groups add to all results: none has an axis of theirs."""
-        return self.adds and all(axis not in ty.names for axis in self.groups for ty in self.streamed.cod)
+        summed = all(axis not in ty.names for axis in self.groups for ty in self.streamed.cod)
+        return self.adds and summed and not self.scatters
 
     @cached_property
     def diagram(self) -> Diagram:
         """The kernel, unproved. Raises CatdiagError where it cannot be split, grouped or skip blocks so."""
         looped = in_parts(self.streamed, self.streams[0][0]) if self.split else self.streamed
-        made = find(looped, self.groups, accumulate=self.adds) if self.groups else looped
+        made = find(looped, self.groups, accumulate=self.adds, scatter=self.scatters) if self.groups else looped
         for axis in self.skipped:
             made = skipping(made, axis, tested=self.tested)
         return made
@@ -106,7 +110,7 @@ class KernelDraft:
             made = stream(made, axis, passes=passes)
         if self.split:
             made = split(made, self.streams[0][0])
-        made = group(made, self.groups) if self.groups else made
+        made = group(made, self.groups, self.scatters) if self.groups else made
         for axis in self.skipped:
             made = skip(made, axis, tested=self.tested)
         return made
@@ -116,7 +120,7 @@ class KernelDraft:
         """What is done to the piece, in order."""
         streams = [Stream(axis, passes) for axis, passes in self.streams]
         split = [Split(self.streams[0][0])] if self.split else []
-        groups = [Group(self.groups)] if self.groups else []
+        groups = [Group(self.groups, self.scatters)] if self.groups else []
         return (*streams, *split, *groups, *(Skip(axis, self.tested) for axis in self.skipped))
 
     def check_blocks(self, kernels: Iterable[LoweredKernel]) -> None:
@@ -152,7 +156,7 @@ class KernelDraft:
         for axis, passes in self.streams:
             words.append(f"{'in it' if words else 'stream'} {axis}" + (f" in {passes} passes" if passes > 1 else ""))
         words += [f"split {self.streams[0][0]}"] if self.split else []
-        words += [f"group {' '.join(self.groups)}"] if self.groups else []
+        words += [str(Group(self.groups, self.scatters))] if self.groups else []
         return ", ".join([*words, *map(str, self.actions[len(self.actions) - len(self.skipped) :])]) or "as written"
 
 
@@ -173,6 +177,7 @@ def drafts(flat: Diagram, nested: Callable[[KernelDraft, str], bool] | None = No
             groups = _with_added(flat, plain, kept)
             if groups != plain:
                 yield KernelDraft((), groups, flat, adds=True)
+            yield from _scattering(KernelDraft((), plain, flat), flat)
             rows = {ty.names[-1] for ty in flat.dom if len(ty.axes) > 1}
             for name in (n for n in inner if rows and n not in rows):  # whose groups have whole rows of arrays
                 with suppress(NotGroupable, AxisError):
@@ -183,6 +188,7 @@ def drafts(flat: Diagram, nested: Callable[[KernelDraft, str], bool] | None = No
         if draft is None:
             continue
         yield draft
+        yield from _scattering(draft, flat)
         if passes > 1 or nested is None:
             continue
         for other in (n for n in inner if n != axis and nested(draft, n)):
@@ -212,6 +218,25 @@ def _with_added(flat: Diagram, groups: tuple[str, ...], kept: Iterable[str]) -> 
                 find(flat, (*groups, axis), accumulate=True)
                 groups = (*groups, axis)
     return groups
+
+
+def _scattering(draft: KernelDraft, flat: Diagram) -> Iterator[KernelDraft]:
+    """The same loops in groups that add rows to results where integers say, where results are such sums."""
+    sums = one_hot_sums(flat)
+    if not sums:
+        return
+    placed = {name for found in sums.values() for name in found.axes}
+    summed = dict.fromkeys(name for found in sums.values() for name in found.summed)
+    groups: tuple[str, ...] = ()
+    for axis in (*summed, *(n for ty in flat.cod for n in ty.names if n not in placed)):
+        if axis not in (*groups, *(streamed for streamed, _ in draft.streams)):
+            with suppress(NotGroupable, AxisError):
+                find(draft.streamed, (*groups, axis), accumulate=True)
+                groups = (*groups, axis)
+    with suppress(NotGroupable, AxisError):
+        if groups:
+            find(draft.streamed, groups, accumulate=True, scatter=True)
+            yield replace(draft, groups=groups, adds=True, scatters=True)
 
 
 def window_axes(diagram: Diagram) -> set[str]:

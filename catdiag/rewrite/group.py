@@ -7,11 +7,11 @@ the group partition of Abbott and Zardini 2025). The equation is proved by the k
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from catdiag.category import ops
-from catdiag.category.diagram import Diagram, Graph, Node, of_graph
+from catdiag.category.diagram import Diagram, Graph, Node, of_graph, with_boxes
 from catdiag.category.graph_writer import GraphWriter, part_of
 from catdiag.category.op_facts import monoid_of, moves_positions
 from catdiag.category.ops import Box, Operation, bodies, op_fact, op_row
@@ -30,11 +30,14 @@ from catdiag.rewrite.steps import Group as GroupStep
 from catdiag.schedule.accumulation import accumulates
 from catdiag.schedule.gathers import is_rematerialized
 from catdiag.schedule.live_ranges import is_view
+from catdiag.schedule.scatter_add import with_scatters
 from catdiag.util.errors import AxisError, NotGroupable, require
 
 
-def group(derivation: Derivation, axes: str | Iterable[str]) -> Derivation:
+def group(derivation: Derivation, axes: str | Iterable[str], scatter: bool = False) -> Derivation:
     """With the named axes run in tiles of any size, each tile independent; several axes make one grid of tiles.
+
+    With `scatter`, tiles add to a result that is a sum over one-hot rows entry by entry (`find`).
 
     Raises NotGroupable, naming the box, where a box does not map over an axis; AxisError for an unknown axis.
 
@@ -46,15 +49,18 @@ def group(derivation: Derivation, axes: str | Iterable[str]) -> Derivation:
     if not isinstance(axes, Iterable):
         raise AxisError(f"the axes to group are {axes!r}: expected their names, such as 'q'")
     names = axis_names(axes) if isinstance(axes, str) else list(axes)
-    found = find(derivation.diagram, names, accumulate=True)
+    found = find(derivation.diagram, names, accumulate=True, scatter=scatter)
     said = " ".join(names)
-    grouped = titled(found, f"{derivation.diagram.title or 'it'}.group({said!r})")
+    option = ", scatter=True" if scatter else ""
+    grouped = titled(found, f"{derivation.diagram.title or 'it'}.group({said!r}{option})")
     try:
         theorem = derivation.prove(grouped)
     except NotProved as error:
         raise NotGroupable(f"grouping {said!r} was not proved: {error.reason}") from error
     note = ANY_ORDER if any(accumulates(box) for box in grouped.boxes) else ""
-    return derivation.then(GroupStep(tuple(names)), grouped, theorem, note, groups=(*derivation.groups, *names))
+    return derivation.then(
+        GroupStep(tuple(names), scatter), grouped, theorem, note, groups=(*derivation.groups, *names)
+    )
 
 
 ANY_ORDER = (
@@ -63,7 +69,7 @@ ANY_ORDER = (
 )
 
 
-def find(diagram: Diagram, axes: Sequence[str], accumulate: bool = False) -> Diagram:
+def find(diagram: Diagram, axes: Sequence[str], accumulate: bool = False, scatter: bool = False) -> Diagram:
     """The diagram as one `GroupOp` box over tiles of the named axes; an existing group is tiled along the further axes.
 
     >>> from catdiag.category.ops import map_box
@@ -74,15 +80,34 @@ def find(diagram: Diagram, axes: Sequence[str], accumulate: bool = False) -> Dia
 
     Positions along a grouped axis, and its size, are computed outside of the group and passed in. So are renamings and
     index maps of a grouped axis that are applied to inputs. Results are reshaped after it. With `accumulate`, a result
-    that lacks a grouped axis and is a sum over it is an accumulating output, which each group adds its part to. Raises
-    NotGroupable, naming the box, its line and the reason; AxisError for an axis that is unknown or named twice.
+    that lacks a grouped axis and is a sum over it is an accumulating output, which each group adds its part to; with
+    `scatter`, entry by entry, where it is a sum over one-hot rows (`catdiag.schedule.scatter_add`).
+
+    Raises NotGroupable, naming the box, its line and the reason, and with `scatter` where no result is such a sum;
+    AxisError for an axis that is unknown or named twice.
     """
     require(all(isinstance(name, str) for name in axes), "axes", axes, "names, such as 'q' or 'r q'")
     flat = inline(diagram)
     made, reshapes = without_final_reshapes(flat)
     if not set(axes) <= _axes(made).keys():  # only the results have them: the boxes that reshape are named
         made, reshapes = flat, [[] for _ in flat.cod]
-    return with_final_reshapes(_grouped(_checked(made, axes, accumulate)), reshapes)
+    grouped = _grouped(_checked(made, axes, accumulate))
+    return with_final_reshapes(_scattering(grouped, axes) if scatter else grouped, reshapes)
+
+
+def _scattering(grouped: Diagram, axes: Sequence[str]) -> Diagram:
+    """A diagram with a group that adds to results entry by entry. Raises NotGroupable where it has no such result."""
+    (place,) = (k for k, box in enumerate(grouped.boxes) if isinstance(box.op, ops.GroupOp))
+    box = grouped.boxes[place]
+    assert isinstance(box.op, ops.GroupOp)
+    op, body = replace(box.op, scatters=True), inline(box.op.body)
+    if with_scatters(op, body) is body:
+        raise NotGroupable(
+            f"cannot scatter results in groups of {' '.join(axes)}: none is a sum over these axes of rows that "
+            "integers place, such as cd.sum(cd.where(cd.index('v') == ids, rows, 0), 't'); expected one, with 'v' not "
+            "grouped"
+        )
+    return with_boxes(grouped, {place: replace(box, op=op)})
 
 
 @dataclass(frozen=True)

@@ -24,12 +24,13 @@ class Stream:
 
 @dataclass(frozen=True)
 class Group:
-    """Axes tiled; each tile is independent of the others."""
+    """Axes tiled; each tile is independent of the others. With `scatters`, sums over one-hot rows are scatter-adds."""
 
     axes: tuple[str, ...]
+    scatters: bool = False
 
     def __str__(self) -> str:
-        return f"group {' '.join(self.axes)}"
+        return f"group {' '.join(self.axes)}" + (", scatter-add" if self.scatters else "")
 
 
 @dataclass(frozen=True)

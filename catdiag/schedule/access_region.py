@@ -19,6 +19,7 @@ from catdiag.category.index_maps import Expr, View, leaves, natural
 from catdiag.category.ops import Box, FoldOp, GroupOp, Index
 from catdiag.category.substitution import inline
 from catdiag.category.types import Ty
+from catdiag.schedule.scatter_add import with_scatters
 
 
 @dataclass(frozen=True)
@@ -49,8 +50,8 @@ def inputs_in_place(graph: Graph) -> frozenset[int]:
     return frozenset(found)
 
 
-def with_access_regions(diagram: Diagram) -> Diagram:
-    """The flat diagram, with the views marked that a group reads in place.
+def with_access_regions(diagram: Diagram, scatters: bool = True) -> Diagram:
+    """The flat diagram, with the views marked that a group reads in place, and, with `scatters`, its scatter-adds.
 
     A view is marked if it reads an input of a group at positions of the group's tile, and nothing else reads that
     input. The index along each axis must be a sum of indices and positions. Each of them occurs once, with a factor
@@ -69,6 +70,7 @@ def with_access_regions(diagram: Diagram) -> Diagram:
         box, op = node.box, node.box.op
         if isinstance(op, GroupOp):
             body = inline(op.body)
+            body = with_scatters(op, body) if op.scatters and scatters else body
             given = {k for k, w in enumerate(node.inputs) if w in positions}
             body, duplicated = _picking(_windowed(body, given), given)
             dom = Ty(*box.dom, *(box.dom[k] for k in duplicated))

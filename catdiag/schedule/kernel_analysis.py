@@ -12,12 +12,13 @@ evaluates them.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from catdiag.category.diagram import Diagram, Graph, Node
-from catdiag.category.integer_polynomial import IntPolynomial
+from catdiag.category.integer_polynomial import ONE, IntPolynomial
 from catdiag.category.ops import Box, FoldOp, GroupOp, Map, SizeOf, array_name, tiled_axes
 from catdiag.category.substitution import inline
 from catdiag.category.traversal import all_boxes
@@ -38,6 +39,7 @@ from catdiag.schedule.lowered_kernel import LoweredKernel, Transfer
 from catdiag.schedule.operand_types import widest_of
 from catdiag.schedule.phases import Phases
 from catdiag.schedule.placement import Placement, two
+from catdiag.schedule.scatter_add import scattered_entries
 from catdiag.schedule.split_k import SplitLoop, one_split_place, split_body
 from catdiag.schedule.statements import Buffer
 from catdiag.schedule.stored_types import output_names, widths_of
@@ -288,25 +290,29 @@ class _SlowMemory:
     def _saves(self, body: _KernelBody, roles: Sequence[str]) -> Iterator[Transfer]:
         """What a kernel saves: an output once for each result of the diagram that it is, or as an array between
         kernels. Other kernels read the array of the first result."""
-        types = body.graph.wire_types()
+        tiles, types, entries = body.kernel.tiles, body.graph.wire_types(), scattered_entries(body.graph)
         for k, w in body.kernel.leaves:
-            reload_axes, path = _lacking(body.kernel.tiles, types[body.graph.outputs[k]]), self.places.path_up(roles[k])
+            made = entries.get(k, types[body.graph.outputs[k]])  # what a tile saves
+            reload_axes, path = _lacking(tiles, made), self.places.path_up(roles[k])
             for name in self.ends.get(w, [self.names[w]]):
                 width = self.widths.outputs.get(name, 1) if w in self.ends else self.between[w]
                 elements = IntPolynomial.elements(self.types[w].axes)
                 saved = Transfer(name, "save", elements.scaled(width), reload_axes, roles[k], path)
                 if w in body.kernel.sums:
-                    yield from self._added(replace(saved, size=elements), width)
+                    once = _whole_elements(tiles, made) if k in entries else elements
+                    yield from self._added(replace(saved, size=elements), width, once)
                 else:
                     yield saved
 
-    def _added(self, saved: Transfer, width: int) -> Iterator[Transfer]:
-        """What an accumulating output moves; `saved` counts its elements, which are stored at a width."""
+    def _added(self, saved: Transfer, width: int, added: IntPolynomial) -> Iterator[Transfer]:
+        """What an accumulating output moves; `saved` counts its elements, which are stored at a width, `added` those
+        that tiles add, which they load and save."""
         sums = max(width, ADDED) if self.widths.bytes else width
         once = replace(saved, size=saved.size.scaled(sums), reload_axes=())
+        each = replace(saved, size=added.scaled(sums))
         yield once
-        yield replace(once, direction="load", reload_axes=saved.reload_axes)
-        yield replace(once, reload_axes=saved.reload_axes)
+        yield replace(each, direction="load")
+        yield each
         if sums > width:
             yield replace(once, direction="load")
             yield replace(once, size=saved.size.scaled(width))
@@ -354,8 +360,9 @@ class _SlowMemory:
         made = range(self.first[place], self.first[place] + len(op.body.cod))
         leaves = tuple((k, w) for k, w in enumerate(made) if w in self.cut.leaving)
         added = frozenset(w for k, w in enumerate(made) if op.accumulated()[k])
+        scattered = frozenset(made[k] for k in scattered_entries(body))
         axes = {symbol: name for name, symbol in op.tiles}
-        kernel = LoweredKernel(tiles, axes, reads=node.inputs, leaves=leaves, sums=added)
+        kernel = LoweredKernel(tiles, axes, reads=node.inputs, leaves=leaves, sums=added, scattered=scattered)
         wires: list[Buffer | None] = []
         incoming: list[tuple[IntPolynomial, tuple[str, ...]]] = []
         for w, local in zip(node.inputs, body.dom, strict=True):
@@ -400,6 +407,12 @@ def _loads(body: _KernelBody, levels: Placement) -> list[Transfer]:
         for iterations, times in Counter(load.loop_nest for load in loads if load.loop_nest).items():
             found[2].append(replace(once, size=once.size.scaled(times), times=times, loop_nest=iterations))
     return [transfer for transfers in found for transfer in transfers]
+
+
+def _whole_elements(tiles: Mapping[str, IntPolynomial], ty: ArrayType) -> IntPolynomial:
+    """The elements of an array in all tiles that it has."""
+    wholes = (tiles.get(str(axis.size), IntPolynomial.of(axis.size)) for axis in ty.axes)
+    return math.prod(wholes, start=ONE)
 
 
 def _merge_reads(graph: Graph, kept: list[int]) -> Graph:

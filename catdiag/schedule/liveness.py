@@ -30,6 +30,7 @@ from catdiag.schedule.loop_nest import lower_body
 from catdiag.schedule.lowered_kernel import KernelPart, LoweredKernel, PhaseOf
 from catdiag.schedule.peak_memory import PeakMemory
 from catdiag.schedule.placement import Placement
+from catdiag.schedule.scatter_add import ScatterAdd
 from catdiag.schedule.split_k import SplitLoop, whole_axis
 from catdiag.schedule.statements import (
     POSTPONED,
@@ -206,6 +207,9 @@ class KernelLowering:
             if self._sharing(ty, made_of, body.buffers, levels[-1]):
                 levels = ()
                 found.extend(wire, made_of)
+        if isinstance(box.op, ScatterAdd):  # its entries are added where they belong at the end
+            levels = ()
+            found.extend(wire, [w for w in reads if body.buffers[w] is not None])
         size, width = IntPolynomial.elements(ty.axes), self.widths.by_producer(box, ty)
         result = Buffer(array_name(box, k), role, size, width, levels, axes=ty.axes)
         body.buffers[wire] = result

@@ -82,9 +82,10 @@ class LoopNest:
         return tuple(v.view if v.view is not None and v.view in self.reshaped else v for v in self.outputs)
 
 
-def lower(diagram: Diagram, calls: Collection[int] = ()) -> LoopNest:
+def lower(diagram: Diagram, calls: Collection[int] = (), scatters: bool = True) -> LoopNest:
     """The loop nest of a diagram, with named boxes inlined. Each Group box is a kernel, and so are the boxes between
-    two. `calls` are the numbers of those groups which write arrays as they are, and no reshapes of them.
+    two. `calls` are the numbers of those groups which write arrays as they are, and no reshapes of them. Without
+    `scatters`, sums over one-hot rows are lowered as they are written (`catdiag.schedule.scatter_add`).
 
     >>> import catdiag as cd
     >>> from catdiag.schedule.statements import statements
@@ -92,7 +93,7 @@ def lower(diagram: Diagram, calls: Collection[int] = ()) -> LoopNest:
     >>> [type(s).__name__ for _, s in statements(lower(total).body)]
     ['Load', 'Let', 'Save']
     """
-    flat = with_access_regions(diagram)
+    flat = with_access_regions(diagram, scatters)
     inputs = tuple(NestValue(ty, name, slow=True) for name, ty in zip(flat.input_names, flat.dom, strict=True))
     multiple = len(flat.cod) > 1
     ends: dict[int, str] = {}

@@ -140,6 +140,8 @@ class LoweredKernel:
     """The outputs of the body that are saved, in the order of the transfers, each with its wire of the flat diagram."""
     sums: frozenset[int] = frozenset()
     """The wires of the flat diagram that are its accumulating outputs."""
+    scattered: frozenset[int] = frozenset()
+    """Those of them to which tiles add entries where integers say (`catdiag.schedule.scatter_add`)."""
     parts: list[KernelPart] = field(default_factory=list)
     """The kernel's statements; one part for each phase, if it runs in phases."""
     copied: list[Buffer] = field(default_factory=list)
@@ -156,7 +158,7 @@ class LoweredKernel:
     def in_runs(self) -> bool:
         """Whether its groups add to results that all of them share: programs go through runs of groups then, and each
         adds its part once (`catdiag.codegen.triton.tile_runs`)."""
-        return len(self.tiles) == 1 and not self.loops and bool(self.added)
+        return len(self.tiles) == 1 and not self.loops and bool(self.added) and not self.scattered
 
     @property
     def run_bytes(self) -> IntPolynomial:

@@ -33,6 +33,7 @@ from catdiag.execute.size_inference import tile_lengths, within
 from catdiag.schedule.access_region import gathered_inputs, with_access_regions
 from catdiag.schedule.full_precision import statistics
 from catdiag.schedule.gathers import gathered
+from catdiag.schedule.scatter_add import scattered_entries
 from catdiag.schedule.split_k import is_split
 from catdiag.simulate.byte_widths import MachineWidths
 from catdiag.simulate.graph_readers import Outline, is_view
@@ -331,7 +332,7 @@ class Machine:
         outputs: list[NamedArray] = []
         lacking = op.accumulated()
         levels = [chip.leaves_from(outline, w) for w in graph.outputs]
-        written = [0] * len(body.cod)
+        written, entries = [0] * len(body.cod), scattered_entries(graph)
         tiles = chip.tiled(1, bounds, op.tiles)
         most = region_lengths(outline, (chip.part(first, tile, op.tiles) for tile in tiles))
         for tile in tiles:
@@ -344,8 +345,8 @@ class Machine:
                     there = levels[k] == chip.chain.work or (
                         outline.base[w] < len(graph.dom) and not outline.rematerialized[w]
                     )
-                    shown = grid_tile.wires[w].value if there else NamedArray(0.0, ())
-                    written[k] += value_count(ty, shown, grid_tile.sizes)
+                    shown = grid_tile.wires[w].value if there and k not in entries else NamedArray(0.0, ())
+                    written[k] += value_count(entries.get(k, ty), shown, grid_tile.sizes)
                 for lane in root.at(chip.chain.work):
                     value = lane.wires[w].value
                     order = (*(n for n in value.names if ty.axis(n) is None), *ty.names)

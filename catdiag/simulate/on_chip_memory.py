@@ -17,6 +17,7 @@ from catdiag.category.types import ArrayType
 from catdiag.execute.interpreter import Runner
 from catdiag.execute.named_arrays import NamedArray
 from catdiag.execute.size_inference import local_sizes
+from catdiag.schedule.scatter_add import ScatterAdd
 from catdiag.simulate.byte_widths import MachineWidths
 from catdiag.simulate.cache_waves import Waves
 from catdiag.simulate.graph_readers import Outline, is_view
@@ -184,11 +185,15 @@ class Chip:
                     f"{box.name} lies within another loop: expected groups outside of loops, the only ones that the "
                     "counting machine runs"
                 )
+            elif isinstance(box.op, ScatterAdd):
+                self.scatter(outline, place, workers)
             elif isinstance(box.op, FoldOp):
                 made = self.fold(box, box.op, inputs, outline, workers, streamed)
                 self.settle(outline, place, workers, inputs, made)
             else:
                 self.run_box(outline, place, workers, inside.get(place))
+        for place in (p for p in outline.places if isinstance(graph.nodes[p].box.op, ScatterAdd)):
+            self.settle(outline, place, workers, graph.nodes[place].inputs, {})
         if copied:
             for w in dict.fromkeys(outline.base[w] for w in graph.outputs):
                 passing = [p for p in workers if w < len(graph.dom) and not p.wires[w].cell.loaded]
@@ -216,6 +221,17 @@ class Chip:
                 results = self.runner.box(node.box, tuple(tile.wires[w].read() for w in node.inputs), tile.sizes)
                 for w, value in zip(outline.output_wires(place), results, strict=True):
                     tile.wires[w] = MachineWire(Allocation(rematerialized=True), value)
+
+    def scatter(self, outline: Outline, place: int, workers: Sequence[MachineTile]) -> None:
+        """Loads what a box adds at positions, and these. Its result takes no memory: entries are added to the array in
+        slow memory at the end, until which they stay."""
+        node = outline.graph.nodes[place]
+        for tile in workers:
+            for w in node.inputs:
+                self.fetch(tile, outline, w)
+        for lane in (lane for lane in workers if lane.level == self.chain.work):
+            (value,) = self.runner.box(node.box, tuple(lane.wires[w].read() for w in node.inputs), lane.sizes)
+            lane.wires[outline.first[place]] = MachineWire(Allocation(rematerialized=True), value)
 
     def run_box(self, outline: Outline, place: int, workers: Sequence[MachineTile], hosted: int | None) -> None:
         """Loads what a box reads, computes it at the tiles that compute, and releases what nothing reads again.

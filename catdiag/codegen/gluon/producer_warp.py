@@ -43,7 +43,7 @@ class Loads(GluonWriting):
     def _start(self, states: Sequence[NestValue], values: Sequence[NestValue]) -> None:
         for state, value in zip(states, values, strict=True):
             self.k.tile(value)
-            self._state(state, self.own.fresh(state.name or "state"), self._dims(state.ty), self.k.scope)
+            self.enter_state(state, self.own.fresh(state.name or "state"), self.dims_of(state.ty), self.k.scope)
 
     def _write(
         self,

@@ -104,7 +104,7 @@ class GluonWriting(Writing):
         k, p = self.k, self.rowed
         for state, value in zip(states, values, strict=True):
             node = k.tile(value)
-            dims = self._dims(state.ty)
+            dims = self.dims_of(state.ty)
             p.count([node])
             start = p.ref(node, k.scope)
             name = self.own.fresh(state.name or "state")
@@ -117,7 +117,7 @@ class GluonWriting(Writing):
             else:
                 start = method(p.aligned(node, dims), "to", kind)
             k.scope.write(Assign((Name(name),), start, note=f"the state {state.name} of no entries"))
-            self._state(state, name, dims, k.scope)
+            self.enter_state(state, name, dims, k.scope)
 
     def _loop(self, loop: For) -> None:
         if self.k.loops or self.iteration is not None or self.parts is not None:
@@ -221,7 +221,7 @@ class GluonWriting(Writing):
         self._assign([s for s, _ in others], [n for _, n in others])
         iteration.between = scope.taken()
         for s, (before, dot) in late.items():
-            name, dims = p.names[old[s]], self._dims(s.ty)
+            name, dims = p.names[old[s]], self.dims_of(s.ty)
             if set(before.dims) != set(dims) or set(dot.dims) != set(dims):
                 raise Unfit("the next value of a state is broadcast")
             if self._loaded(self._sides(dot)[0]):

@@ -2,7 +2,8 @@
 
 An atomic addition of many tiles to few entries waits for the others. So where the parts of all tiles take few bytes, or
 where the launch is to be deterministic, each tile stores its own, and a kernel adds them up, always in one order. Where
-they take many, as those of a large array do, an array is cleared, and tiles are added to it by atomic additions.
+they take many, as those of a large array do, an array is cleared, and tiles are added to it by atomic additions. So
+are, always, entries whose positions arrays of integers say (`catdiag.codegen.triton.scattered_entries`).
 """
 
 from __future__ import annotations
@@ -95,22 +96,42 @@ class AddedLines:
     sizes: Mapping[str, str]
 
     def decided(self) -> Iterator[tuple[StoredArray, PythonExpression]]:
-        """Each array, with the number of tiles that add to an entry of it."""
+        """Each array of which each tile's part may have a place, with the number of tiles that add to an entry."""
         kernels = {step.place: step for step in self.steps if isinstance(step, KernelSpec)}
         for array in self.arrays:
-            yield array.sums, self._tiles(kernels[array.place], array)
+            if array.sums in kernels[array.place].added:
+                yield array.sums, self._tiles(kernels[array.place], array)
+
+    def refused(self) -> Iterator[str]:
+        """What refuses a deterministic launch where entries are added at positions that arrays say."""
+        in_order = {array for array, _ in self.decided()}
+        scattered = [a.sums if a.result is None else a.result for a in self.arrays if a.sums not in in_order]
+        if scattered:
+            names = " and ".join(array.name for array in scattered)
+            yield "if deterministic:"
+            yield f'    raise ValueError("entries are added to {names} at positions that integers say, by atomic "'
+            yield '                     "additions in no fixed order: expected deterministic=None")'
 
     def before(self, kernel: KernelSpec) -> Iterator[str]:
         """What clears the arrays that a kernel adds to, or allocates some for parts."""
         for a in self.arrays:
-            if a.place == kernel.place:
+            if a.place != kernel.place:
+                continue
+            if a.sums not in kernel.added:
+                yield f"{a.sums.name}.zero_()"
+            else:
                 stored = f"_parts({a.sums.name}, {self._tiles(kernel, a)})"
                 yield f"{a.parts}, {a.part} = {stored} if deterministic else ({a.sums.name}.zero_(), 0)"
 
     def after(self, kernel: KernelSpec) -> Iterator[str]:
         """What adds up the parts of a kernel, and makes narrower arrays of sums, which later kernels read."""
         for a in self.arrays:
-            if a.place == kernel.place:
+            if a.place != kernel.place:
+                continue
+            if a.sums not in kernel.added:
+                if a.result is not None:
+                    yield f"{a.result.name}.copy_({a.sums.name})"
+            else:
                 made = a.sums if a.result is None else a.result
                 yield "if deterministic:  # in the order of tiles"
                 yield f"    _add_up({a.parts}, {a.sums.name}, {made.name}, dependent, pdl)"

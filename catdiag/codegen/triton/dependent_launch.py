@@ -58,7 +58,7 @@ def chained(
 
     pairs = [waits(before, step) for before, step in pairwise(steps)]
     marks = dict(zip(map(id, steps), zip([False, *pairs], [*pairs, False], strict=True), strict=True))
-    return [replace(k, waits=marks[id(k)][0], triggers=marks[id(k)][1] or k.place in added) for k in kernels]
+    return [replace(k, waits=marks[id(k)][0], triggers=marks[id(k)][1] or bool(k.added)) for k in kernels]
 
 
 def chained_forms(forms: Mapping[str, WarpSpecialized], kernels: Sequence[KernelSpec]) -> dict[str, WarpSpecialized]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
+from catdiag.category.ops import Box
 from catdiag.category.types import ArrayType
 from catdiag.codegen.kernel_tree import Assign, Do, ForLoop, If, PythonStatement
 from catdiag.codegen.names import Names, identifier
@@ -25,16 +26,18 @@ from catdiag.codegen.syntax import (
 )
 from catdiag.codegen.triton import carried_states
 from catdiag.codegen.triton.additions import Addition, addition
-from catdiag.codegen.triton.array_accesses import At, Made, PartialState, Pull, StoredArray, reshaped_index, state_of
+from catdiag.codegen.triton.array_accesses import At, Made, Pull, StoredArray, reshaped_index, state_of
 from catdiag.codegen.triton.edge_masks import EdgeMasks
-from catdiag.codegen.triton.kernel_builder import UNROLLED, Build, KernelLoop, Tile, axes_text, tile_number
+from catdiag.codegen.triton.kernel_builder import Build, KernelLoop, Tile, axes_text, tile_number
 from catdiag.codegen.triton.kernel_signature import KernelSpec, ModuleContext
 from catdiag.codegen.triton.mask_ranges import edge, grows, unmasked_blocks
 from catdiag.codegen.triton.product_types import ProductTypes
+from catdiag.codegen.triton.scattered_entries import ScatteredEntries, add_at_positions, scattered
 from catdiag.codegen.triton.tile_expressions import reduced_rows
 from catdiag.codegen.triton.tile_nodes import Dim, Scope, TileNode
 from catdiag.codegen.triton.triton_dialect import TRITON
 from catdiag.codegen.triton.triton_printer import TritonPrinter, tile_shape
+from catdiag.schedule.scatter_add import ScatterAdd
 from catdiag.schedule.statements import (
     Carry,
     For,
@@ -125,6 +128,8 @@ class Writing:
         a group or a split loop inside of a loop."""
         for s in body:
             match s:
+                case Let(targets, Box(op=ScatterAdd())):
+                    self.k.env[targets[0]] = scattered(self.k, s)
                 case Let():
                     self.k.let(s)
                 case Slice(target, source, spans):
@@ -158,7 +163,7 @@ class Writing:
         k = self.k
         for state, given in zip(states, values, strict=True):
             node = k.nodes.real(k.tile(given)) if state.ty.element in ("real", "extended") else k.tile(given)
-            dims = self._dims(state.ty)
+            dims = self.dims_of(state.ty)
             self.printer.count([node])
             value = self.printer.ref(node, k.scope)
             name = self.own.fresh(state.name or "state")
@@ -173,12 +178,13 @@ class Writing:
             k.scope.write(
                 Assign((Name(name),), value, note=f"the state {state.name}{axes_text(state.ty)} of no entries")
             )
-            self._state(state, name, dims, k.scope)
+            self.enter_state(state, name, dims, k.scope)
 
-    def _dims(self, ty: ArrayType) -> tuple[Dim, ...]:
+    def dims_of(self, ty: ArrayType) -> tuple[Dim, ...]:
+        """The dimensions of a tile of an array."""
         return tuple(d for a in ty.axes if (d := self.k.dim(a)) is not None)
 
-    def _state(self, state: NestValue, name: str, dims: Sequence[Dim], scope: Scope) -> TileNode:
+    def enter_state(self, state: NestValue, name: str, dims: Sequence[Dim], scope: Scope) -> TileNode:
         """The node of a state in a scope; it has the name `name` there."""
         element = {"int": "int", "bool": "bool"}.get(state.ty.element, "real")
         node = self.k.nodes.make("symbol", (), dims, element, (name, False), scope, heavy=True)
@@ -214,9 +220,9 @@ class Writing:
         )
         k.loops.append(k.tiles[span.symbol])
         names = {s: self.printer.names[state_of(k.env[s])] for s in carry.states}
-        dims = {s: self._dims(s.ty) for s in carry.states}
+        dims = {s: self.dims_of(s.ty) for s in carry.states}
         for state in carry.states:
-            self._state(state, names[state], dims[state], scope)
+            self.enter_state(state, names[state], dims[state], scope)
         k.scope = scope
         self.body(loop.body)
         k.scope = outside
@@ -224,7 +230,7 @@ class Writing:
         del k.tiles[span.symbol]
         k.tiles.update({} if before is None else {span.symbol: before})
         for state in carry.states:
-            self._state(state, names[state], dims[state], outside)
+            self.enter_state(state, names[state], dims[state], outside)
         added = [(names[s], dims[s], self.carried.pop(s)) for s in carry.states if s in self.carried]
         carried = [(Name(n), d, a, Name(self.own.fresh(n + "_before"))) for n, d, a in added]
         outside.write(*(line for one in carried for line in carried_states.before(self.printer, one)))
@@ -232,29 +238,6 @@ class Writing:
         outside.write(*(line for one in carried for line in carried_states.after(self.printer, one)))
         for name in (Name(names[s]) for s in carry.states if s in self.read_once):
             outside.write(Assign((name,), joined(name, "+", Number(0.0)), note=f"{name}, which is read once so"))
-
-    def merged(self, loop: For, partial_states: Mapping[NestValue, StoredArray], span: LoopSpan) -> None:
-        """A loop that merges the states of the parts of a split loop, in order; `partial_states` are their arrays."""
-        k, nodes, p = self.k, self.k.nodes, self.printer
-        outside, scope = k.scope, Scope(k.scope)
-        carry = next(s for s in reversed(loop.body) if isinstance(s, Carry))
-        names = {s: p.names[state_of(k.env[s])] for s in carry.states}
-        for state in carry.states:
-            self._state(state, names[state], self._dims(state.ty), scope)
-        part = nodes.symbol(self.own.fresh("part_at"), scope=scope)
-        for value in loop.partial_states:
-            starts = {
-                a.name: k.tiles[a.size].start for a in value.ty.axes if isinstance(a.size, str) and a.size in k.tiles
-            }
-            k.env[value] = PartialState(value.ty, partial_states[value], part, starts)
-        k.scope = scope
-        self.body(loop.body)
-        k.scope = outside
-        for state in carry.states:
-            self._state(state, names[state], self._dims(state.ty), outside)
-        count = call(f"{self.tl}.cdiv", p.plain(k.size(span.size)), Name("chunk"))
-        over = call(f"{self.tl}.range", Number(0), count, loop_unroll_factor=Number(UNROLLED))
-        outside.write(ForLoop(Name(part.data[0]), over, scope.body))
 
     def _ends(self, loop: For, span: LoopSpan) -> tuple[TileNode, TileNode]:
         """The positions at which a loop starts and ends: those of its part, narrowed to where a mask may hold."""
@@ -375,7 +358,7 @@ class Writing:
             name = p.names[old[state]]
             if node is old[state]:
                 continue
-            dims, note = self._dims(state.ty), f"{state.name}{axes_text(state.ty)}"
+            dims, note = self.dims_of(state.ty), f"{state.name}{axes_text(state.ty)}"
             read_later = any(p.still_reads(other, old[state]) for other in made[n + 1 :])
             if read_later and node not in p.names and node.kind not in ("const", "symbol", "relabel"):
                 node.wanted = self.own.fresh(name + "_new")
@@ -422,8 +405,8 @@ class Writing:
         k = self.k
         array = self.shared.saved[target]
         k.arrays[array] = None
-        index = k.index(value.ty)
-        node = k.tile(value)
+        entries = k.env.get(value)
+        index = entries.index(k) if isinstance(entries, ScatteredEntries) else k.index(value.ty)
         places = {}
         for axis in target.ty.axes:
             start = next((k.tiles[s.symbol].start for s in spans if s.axis == axis.name), None)
@@ -431,17 +414,23 @@ class Writing:
             places[axis.name] = at if start is None else k.nodes.op("add", start, at)
         for box in self.shared.reshaped.get(target, ()):
             places = reshaped_index(k, box, places)
-        self.store(array, node, places, adds)
+        if isinstance(entries, ScatteredEntries):
+            add_at_positions(self, array, entries, places)
+        else:
+            self.store(array, k.tile(value), places, adds)
 
-    def store(self, array: StoredArray, node: TileNode, places: At, adds: bool = False) -> None:
-        """Stores a tile at an index of an array, an integer node for each axis; with `adds`, by atomic additions, whose
-        order nothing depends on."""
+    def located(
+        self, array: StoredArray, node: TileNode, places: At, inside: Sequence[TileNode] = ()
+    ) -> tuple[Sequence[Dim], PythonExpression, PythonExpression, dict[str, PythonExpression]]:
+        """What is stored of a tile at an index of an array, an integer node for each axis: its dimensions, its value,
+        its addresses, and the mask of the entries that are in the array and `inside`."""
         k, p = self.k, self.printer
         k.arrays[array] = None
         k.writes.setdefault(array, {})[tuple(places[a.name] for a in array.ty.axes)] = None
         scalar, tiled, dims = k.offsets(array, places)
         order = (*(d for d in node.dims if d in dims), *(d for d in dims if d not in node.dims))
-        p.count([node, scalar, tiled, *(d.within for d in order if d.within is not None)])
+        masks = [*(d.within for d in order if d.within is not None), *inside]
+        p.count([node, scalar, tiled, *masks])
         value = p.ref(node, k.scope)
         if set(node.dims) != set(dims) and dims:
             same = (tile_shape(order), value, dotted(f"{self.tl}.float32"))
@@ -451,17 +440,22 @@ class Writing:
             if part.value != 0:
                 p.ref(part, k.scope)
                 parts.append(p.aligned(part, order if part.dims else ()))
-        inside = p.inside(order, k.scope)
-        mask = {} if inside is None else {"mask": inside}
+        mask = p.all_of(masks, order, k.scope)
+        return order, value, joined_all("+", parts), {} if mask is None else {"mask": mask}
+
+    def store(self, array: StoredArray, node: TileNode, places: At, adds: bool = False) -> None:
+        """Stores a tile at an index of an array, an integer node for each axis; with `adds`, by atomic additions, whose
+        order nothing depends on."""
+        k = self.k
+        order, value, at, mask = self.located(array, node, places)
         if not adds:
-            store = call(f"{self.tl}.store", joined_all("+", parts), value, **mask)
-            k.scope.write(Do(store, note=f"save {array.name}"))
+            k.scope.write(Do(call(f"{self.tl}.store", at, value, **mask), note=f"save {array.name}"))
             return
         # What is added is named, since both forms of the addition read it.
         self.added[array], tiles = self.shared.parts[array]
         added, place = Name(self.own.fresh("added")), Name(self.own.fresh("place"))
         k.scope.write(Assign((added,), value, note=f"add to {array.name}"))
-        k.scope.write(Assign((place,), joined_all("+", parts)))
+        k.scope.write(Assign((place,), at))
         number = tile_number(tiles, self.starts, k, self.tl)
         written = addition(place, added, mask, number, self.added[array], self.tl)
         k.scope.write(written)

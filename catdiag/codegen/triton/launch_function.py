@@ -148,9 +148,11 @@ class LaunchWriter:
         for kernel in self.kernels:
             self._aligned(kernel)
         self._named()
-        if self.added or any(k.waits for k in self.kernels):
+        if any(k.waits or k.added for k in self.kernels):
             self.write(f"dependent, pdl = _dependent(dependent_launch, {device})")
         added = AddedLines(self.added, self.steps, self.sizes)
+        for line in added.refused():
+            self.write(line)
         if counts := [f"({array.name}, {count})" for array, count in added.decided()]:
             self._call("deterministic = _in_order", ["deterministic", *counts])
         for step in self.steps:
@@ -181,7 +183,7 @@ class LaunchWriter:
             keywords.append("functions=None")
         if self.added:
             keywords.append("deterministic=None")
-        if self.added or any(k.waits for k in self.kernels):
+        if any(k.waits or k.added for k in self.kernels):
             keywords.append("dependent_launch=True")
         keywords.append("out=None")
         if not has_tensors:

@@ -37,6 +37,7 @@ from catdiag.codegen.triton.kernel_signature import (
 from catdiag.codegen.triton.kernel_source import grid, kernel_function, tile_note
 from catdiag.codegen.triton.launch_function import LaunchWriter
 from catdiag.codegen.triton.launch_memory import OutputBuffer
+from catdiag.codegen.triton.merged_parts import merge_parts
 from catdiag.codegen.triton.module_text import ModuleText
 from catdiag.codegen.triton.opaque_call import OpaqueCall, opaque_call
 from catdiag.codegen.triton.product_call import ProductCall, product_axes
@@ -206,7 +207,7 @@ class _ModuleBuilder:
             launch.functions,
             dict(self.unspecialized),
             tuple(sizes[s] for s in launch.launch_sizes.wanted),
-            (*(k.name for k in self.kernels if k.waits), *([ADDS_UP] if self.added else ())),
+            (*(k.name for k in self.kernels if k.waits), *[ADDS_UP] * any(bool(k.added) for k in self.kernels)),
         )
 
     def _input_arrays(self) -> dict[NestValue, StoredArray]:
@@ -337,8 +338,8 @@ class _ModuleBuilder:
             self.buffers.append(OutputBuffer(sums, WIDTHS["fp32"]))
             array, result = sums, array
         own = tuple(span for span in spans if span.axis not in value.ty.names)
-        part, parts = names.fresh(f"{array.name}_part"), names.fresh(f"{array.name}_parts")
-        self.added.append(AddedArray(self.place, array, part, parts, own, result))
+        part = names.fresh(f"{array.name}_part")
+        self.added.append(AddedArray(self.place, array, part, names.fresh(f"{array.name}_parts"), own, result))
         self.shared.parts[array] = part, own
 
     def _writing(self, env: Mapping[NestValue, Pull], spans: Sequence[LoopSpan]) -> Writing:
@@ -449,7 +450,7 @@ class _ModuleBuilder:
         second.body(again)
         for s in after:
             if isinstance(s, For) and s.kind == "merge":
-                second.merged(s, partial_states, span)
+                merge_parts(second, s, partial_states, span)
             else:
                 second.body([s])
         self.kernels.append(

@@ -357,9 +357,8 @@ class TritonPrinter:
         """The condition of a mask, over all dimensions of a tile."""
         return condition if len(shown) == len(dims) else call(f"{self.tl}.broadcast_to", condition, tile_shape(dims))
 
-    def inside(self, dims: Sequence[Dim], scope: Scope) -> PythonExpression | None:
-        """The mask of the entries of a tile that are in the array; None where all are."""
-        conditions = [d.within for d in dims if d.within is not None]
+    def all_of(self, conditions: Sequence[TileNode], dims: Sequence[Dim], scope: Scope) -> PythonExpression | None:
+        """The mask of the entries of a tile for which all conditions hold; None where there are no conditions."""
         for c in conditions:
             self.ref(c, scope)
         return self._all(conditions, dims) if conditions else None
