@@ -35,7 +35,7 @@ from catdiag.schedule.kernel_cut import KernelCut, kernel_cut
 from catdiag.schedule.live_ranges import is_view, view_roots
 from catdiag.schedule.liveness import KernelLowering
 from catdiag.schedule.loop_bounds import Bound, known
-from catdiag.schedule.lowered_kernel import LoweredKernel, Transfer
+from catdiag.schedule.lowered_kernel import LoweredKernel, ScatteredStore, Transfer
 from catdiag.schedule.operand_types import widest_of
 from catdiag.schedule.phases import Phases
 from catdiag.schedule.placement import Placement, two
@@ -301,6 +301,8 @@ class _SlowMemory:
                 if w in body.kernel.sums:
                     once = _whole_elements(tiles, made) if k in entries else elements
                     yield from self._added(replace(saved, size=elements), width, once)
+                    if k in entries:
+                        body.kernel.scattered.append(self._scattered(name, w, made, reload_axes, once))
                 else:
                     yield saved
 
@@ -316,6 +318,15 @@ class _SlowMemory:
         if sums > width:
             yield replace(once, direction="load")
             yield replace(once, size=saved.size.scaled(width))
+
+    def _scattered(
+        self, name: str, w: int, made: ArrayType, reload_axes: tuple[str, ...], entries: IntPolynomial
+    ) -> ScatteredStore:
+        """What tiles add to an array: entries with the axes of `made`, which include its last one if rows are added."""
+        axes = self.types[w].axes
+        last = made.axis(axes[-1].name)
+        row = ONE if last is None else IntPolynomial.of(last.size)
+        return ScatteredStore(name, entries, reload_axes, row, IntPolynomial.elements(axes), ADDED)
 
     def width(self, w: int) -> int:
         """Bytes of an element of an array in slow memory."""
@@ -360,9 +371,8 @@ class _SlowMemory:
         made = range(self.first[place], self.first[place] + len(op.body.cod))
         leaves = tuple((k, w) for k, w in enumerate(made) if w in self.cut.leaving)
         added = frozenset(w for k, w in enumerate(made) if op.accumulated()[k])
-        scattered = frozenset(made[k] for k in scattered_entries(body))
         axes = {symbol: name for name, symbol in op.tiles}
-        kernel = LoweredKernel(tiles, axes, reads=node.inputs, leaves=leaves, sums=added, scattered=scattered)
+        kernel = LoweredKernel(tiles, axes, reads=node.inputs, leaves=leaves, sums=added)
         wires: list[Buffer | None] = []
         incoming: list[tuple[IntPolynomial, tuple[str, ...]]] = []
         for w, local in zip(node.inputs, body.dom, strict=True):

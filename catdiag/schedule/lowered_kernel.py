@@ -80,6 +80,19 @@ class GatheredLoad:
     loops: tuple[Loop, ...] = ()
 
 
+@dataclass(frozen=True)
+class ScatteredStore:
+    """Entries that tiles add to an array where integers say (`catdiag.schedule.scatter_add`): `entries` in all, once
+    for each tile of `reload_axes`, of which `row` are side by side in the array, of `elements` of `width` bytes."""
+
+    array: str
+    entries: IntPolynomial
+    reload_axes: tuple[str, ...]
+    row: IntPolynomial
+    elements: IntPolynomial
+    width: int
+
+
 PhaseOf = tuple[Graph, Sequence[int], Sequence[int]]
 """The body of a kernel, and which of its wires a phase of it reads and makes."""
 
@@ -140,8 +153,8 @@ class LoweredKernel:
     """The outputs of the body that are saved, in the order of the transfers, each with its wire of the flat diagram."""
     sums: frozenset[int] = frozenset()
     """The wires of the flat diagram that are its accumulating outputs."""
-    scattered: frozenset[int] = frozenset()
-    """Those of them to which tiles add entries where integers say (`catdiag.schedule.scatter_add`)."""
+    scattered: list[ScatteredStore] = field(default_factory=list)
+    """What its tiles add where integers say."""
     parts: list[KernelPart] = field(default_factory=list)
     """The kernel's statements; one part for each phase, if it runs in phases."""
     copied: list[Buffer] = field(default_factory=list)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
 import pytest
 
 import catdiag as cd
+from catdiag.category.types import ArrayType
 from catdiag.codegen.kernel_tree import ForLoop, If, KernelFunction, PythonStatement, While, printed
+from catdiag.codegen.triton.array_accesses import StoredArray
 from catdiag.codegen.triton.dependent_launch import TRIGGER, WAIT, chained
 from catdiag.codegen.triton.kernel_signature import KernelSpec
 from catdiag.codegen.triton.triton_module import Module, module
@@ -168,11 +170,15 @@ def test_calls_of_torch_and_kernels_after_them_are_ordinary_launches() -> None:
 def test_kernels_beside_arrays_that_are_added_to_are_ordinary_launches() -> None:
     """torch clears such an array before its kernel. What adds its parts up is let in by it."""
 
-    def spec(place: int) -> KernelSpec:
-        return KernelSpec(f"k{place}", (), "", (), {}, {}, {}, (), {}, (), (), (), {}, {}, place=place)
+    sums = StoredArray(ArrayType(()), "sums")
 
-    marks = [(k.waits, k.triggers) for k in chained([spec(n) for n in range(5)], [], {2})]
-    assert marks == [(False, True), (True, False), (False, True), (False, True), (True, False)]
+    def spec(place: int, added: Mapping[StoredArray, str]) -> KernelSpec:
+        return KernelSpec(f"k{place}", (), "", (), {}, {}, {}, (), {}, (), (), (), {}, {}, place=place, added=added)
+
+    for added, triggers in (({sums: "part"}, True), ({}, False)):  # parts, and entries at positions that integers say
+        kernels = [spec(n, added if n == 2 else {}) for n in range(5)]
+        marks = [(k.waits, k.triggers) for k in chained(kernels, [], {2})]
+        assert marks == [(False, True), (True, False), (False, triggers), (False, True), (True, False)]
 
 
 def test_one_kernel_has_no_chain() -> None:

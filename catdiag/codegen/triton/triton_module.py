@@ -337,8 +337,7 @@ class _ModuleBuilder:
             self.dtypes[sums.name] = "fp32"
             self.buffers.append(OutputBuffer(sums, WIDTHS["fp32"]))
             array, result = sums, array
-        own = tuple(span for span in spans if span.axis not in value.ty.names)
-        part = names.fresh(f"{array.name}_part")
+        part, own = names.fresh(f"{array.name}_part"), tuple(s for s in spans if s.axis not in value.ty.names)
         self.added.append(AddedArray(self.place, array, part, names.fresh(f"{array.name}_parts"), own, result))
         self.shared.parts[array] = part, own
 
