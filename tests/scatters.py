@@ -45,6 +45,11 @@ def beside(ids: Any, G: Any, like: Any) -> tuple[Any, Any]:
     return cd.sum(cd.where(ids == cd.index("v"), cd.exp(G), 0), "t"), cd.sum(G, "t")
 
 
+@cd.algorithm("int[t], t d, v -> v d", name="hot")
+def hot(ids: Any, G: Any, like: Any) -> Any:
+    return cd.einsum("v t, t d -> v d", cd.where(cd.index("v") == ids, 1, 0), cd.exp(G))
+
+
 FORMS = {
     "rows": rows.group("t d", scatter=True),
     "masked": masked.group("b t d", scatter=True),
@@ -52,5 +57,6 @@ FORMS = {
     "counts": counts.group("t", scatter=True),
     "shared": shared.group("b t d", scatter=True),
     "products": products.stream("k").group("t d", scatter=True),
+    "hot": hot.group("t d", scatter=True),
     "beside": beside.group("t d", scatter=True),
 }

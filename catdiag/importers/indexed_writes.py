@@ -42,6 +42,8 @@ def combined(b: ProgramBuilder, name: str, value: ArrayValue, hit: ArrayValue, s
         unit = b.view(value, [*value.dims, *[()] * len(over)])
     put = b.pointwise([hit, source, unit], elementwise.where, value.element)
     total = b.reduced(put, over, False, reduce)
+    if how in ("add", "mul") and value.number == number:
+        return total
     if how != "set":
         return b.pointwise([value, total], put_together, value.element)
     b.notes.append(f"{name}: no element is written twice{b.at}")

@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from catdiag.category.diagram import Diagram, Graph, of_graph, reachable
+from catdiag.category.diagram import Diagram, Graph, Node, of_graph, reachable
 from catdiag.category.graph_writer import GraphWriter
-from catdiag.category.ops import Box, Call, Const, GroupOp, Index, Map, Reduce, Rename, index_box
+from catdiag.category.ops import Box, Call, Const, Einsum, GroupOp, Index, Map, Reduce, Rename, index_box
 from catdiag.category.types import ArrayType, Ty, union
 
 
@@ -113,26 +113,14 @@ def _meaning(dom: Ty, result: ArrayType, axes: Sequence[str], summed: Sequence[s
 
 def _match(graph: Graph, wire: int) -> OneHotSum | None:
     """A wire as a sum over one-hot rows; None where it is none."""
-    types, makers = graph.wire_types(), graph.makers()
-    result = types[wire]
-
-    def box(w: int) -> Box | None:
-        return graph.nodes[makers[w]].box if makers[w] >= 0 else None
-
-    def inputs(w: int) -> tuple[int, ...]:
-        return graph.nodes[makers[w]].inputs
-
-    while (b := box(wire)) is not None and b.op == Rename() and {*b.dom[0].names} == {*b.cod[0].names}:
-        (wire,) = inputs(wire)
-    summed: list[str] = []
-    while (b := box(wire)) is not None and isinstance(b.op, Reduce) and b.op.monoid == "sum":
-        summed.append(b.op.axis)
-        (wire,) = inputs(wire)
+    types, makers, result = graph.wire_types(), graph.makers(), graph.wire_types()[wire]
+    while makers[wire] >= 0 and _transposes(node := graph.nodes[makers[wire]]):
+        (wire,) = node.inputs
+    summed, wire, pair = _summed(graph, wire)
     at: dict[str, int] = {}
     masks: list[int] = []
-    while summed and (b := box(wire)) is not None and b.op == Map("where") and _is_zero(box(inputs(wire)[2])):
-        condition, entries, _ = inputs(wire)
-        found = {w: _position(graph, w, result) for w in _conjuncts(graph, condition)}
+    while summed and pair is not None:
+        found = {w: _position(graph, w, result) for w in _conjuncts(graph, pair[0])}
         if not any(found.values()):
             break
         for w, position in found.items():
@@ -142,14 +130,44 @@ def _match(graph: Graph, wire: int) -> OneHotSum | None:
                 return None
             else:
                 at[position[0]] = position[1]
-        wire = entries
-    read = [wire, *at.values(), *masks]
-    names = {name for w in read for name in types[w].names}
+        wire = pair[1]
+        pair = _chosen(graph, wire)
+    names = {name for w in (wire, *at.values(), *masks) for name in types[w].names}
     placed = {name for w in (wire, *at.values()) for name in types[w].names}
     kept = {*result.names} - {*at}
     if not at or types[wire].element != "real" or names & {*at} or placed != kept | {*summed} or names - placed:
         return None
     return OneHotSum(wire, tuple(at.items()), tuple(masks), tuple(summed))
+
+
+def _transposes(node: Node) -> bool:
+    return node.box.op == Rename() and {*node.box.dom[0].names} == {*node.box.cod[0].names}
+
+
+def _summed(graph: Graph, wire: int) -> tuple[list[str], int, tuple[int, int] | None]:
+    """The axes that a wire is a sum over, the wire that is summed, and that as a condition and entries (`_chosen`); of
+    a product of one-hot rows, the other factor is what is summed."""
+    makers, summed = graph.makers(), list[str]()
+    while makers[wire] >= 0 and isinstance(op := graph.nodes[makers[wire]].box.op, Reduce) and op.monoid == "sum":
+        summed.append(op.axis)
+        (wire,) = graph.nodes[makers[wire]].inputs
+    if summed or makers[wire] < 0 or not isinstance(graph.nodes[makers[wire]].box.op, Einsum):
+        return summed, wire, _chosen(graph, wire)
+    node = graph.nodes[makers[wire]]
+    for rows, other in (node.inputs, node.inputs[::-1]) if len(node.inputs) == 2 else ():
+        hot = _chosen(graph, rows)
+        if hot is not None and _is(graph, hot[1], 1):
+            axes = dict.fromkeys(n for ty in node.box.dom for n in ty.names)
+            return [n for n in axes if n not in node.box.cod[0].names], other, (hot[0], other)
+    return [], wire, None
+
+
+def _chosen(graph: Graph, wire: int) -> tuple[int, int] | None:
+    """The condition and the entries of a wire that is 0 where the condition does not hold."""
+    place = graph.makers()[wire]
+    if place < 0 or graph.nodes[place].box.op != Map("where") or not _is(graph, graph.nodes[place].inputs[2], 0):
+        return None
+    return graph.nodes[place].inputs[0], graph.nodes[place].inputs[1]
 
 
 def _conjuncts(graph: Graph, wire: int) -> Iterator[int]:
@@ -176,5 +194,8 @@ def _position(graph: Graph, wire: int, result: ArrayType) -> tuple[str, int] | N
     return None
 
 
-def _is_zero(box: Box | None) -> bool:
-    return box is not None and isinstance(box.op, Const) and box.op.value == 0
+def _is(graph: Graph, wire: int, value: int) -> bool:
+    """Whether a wire is this number."""
+    place = graph.makers()[wire]
+    op = graph.nodes[place].box.op if place >= 0 else None
+    return isinstance(op, Const) and op.value == value

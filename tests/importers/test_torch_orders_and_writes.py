@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 import catdiag as cd
+from catdiag.category.substitution import inline
+from catdiag.schedule.scatter_add import one_hot_sums
 
 torch = pytest.importorskip("torch")
 from tests.importers.test_torch_operations import check, integers, real, truth  # noqa: E402
@@ -99,6 +101,7 @@ CALLS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "losses, one each": (
         lambda x, t: F.cross_entropy(x, t, reduction="none", ignore_index=1), (real(2, 5, 3, 4), integers(5, 2, 3, 4))
     ),
+    "added to zeros": (lambda x, i: torch.zeros(5, 3).index_add(0, i, x), (real(7, 3), integers(5, 7))),
     "the loss of one row": (F.cross_entropy, (real(5), torch.tensor(3))),
 }  # fmt: skip
 
@@ -107,6 +110,12 @@ CALLS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
 def test_computes_what_pytorch_does(name: str) -> None:
     function, example = CALLS[name]
     check(function, *example)
+
+
+def test_what_is_added_to_zeros_is_added_to_nothing() -> None:
+    """So the result is a sum over one-hot rows, which kernels write row by row."""
+    added = cd.from_torch(lambda x, i: torch.zeros(5, 3).scatter_add(0, i, x), real(7, 3), integers(5, 7, 3))
+    assert one_hot_sums(inline(added.diagram))
 
 
 def onto(x: Any, i: Any, y: Any) -> Any:
