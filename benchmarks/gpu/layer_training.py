@@ -43,11 +43,12 @@ def made(name: str, small: bool = False) -> tuple[Any, tuple[Any, ...]]:
     """A layer in evaluation, and example inputs: the same in each process."""
     import torch
 
-    from benchmarks.gpu.layer_modules import trained_layers
+    from benchmarks.gpu.layer_modules import gather_layers, trained_layers
 
     torch.manual_seed(0)
     known = {**layers(), **trained_layers.LAYERS}
-    module, inputs = trained_layers.small(name) if small else known[name]()
+    of_small = gather_layers.small if name in gather_layers.LAYERS else trained_layers.small
+    module, inputs = of_small(name) if small else known[name]()
     return module.eval(), inputs
 
 

@@ -3,11 +3,12 @@
 A stage is a box at work, as the user wrote it: named boxes stay whole. A function at every index with one array, and
 with inputs that have fewer axes (a weight, a bias), goes with the box that makes that array, where it alone reads it:
 as many values cross before as after it, so that to cut there gives nothing; and where one box reads its result, it goes
-with that box. To products only functions of one array are joined, since torch may compute products alone. Views,
-parts of inputs, positions and sizes are made again wherever they are read. A result that is a view or a part of an
-input, a view of another result, or made of positions is a stage: a kernel writes it. An uninterpreted box is a stage of
-its own, and what it reads is in memory: a view of other kinds than a transposition is a stage too. A cut is between two
-stages of the stored order, and what is read across it is saved.
+with that box. Not with a sum over one-hot rows, which a kernel may add to memory row by row. To products only functions
+of one array are joined, since torch may compute products alone. Views, parts of inputs, positions, sizes, and integers
+and conditions of inputs are made again wherever they are read. A result that is a view or a part of an input, a view of
+another result, or made of positions is a stage: a kernel writes it. An uninterpreted box is a stage of its own, and what
+it reads is in memory: a view of other kinds than a transposition is a stage too. A cut is between two stages of the
+stored order, and what is read across it is saved.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from catdiag.schedule.element_widths import cast_type, width
 from catdiag.schedule.full_precision import statistics
 from catdiag.schedule.live_ranges import is_view, rematerialized, view_roots
 from catdiag.schedule.operand_types import result_type, widest_of
+from catdiag.schedule.scatter_add import one_hot_sum
 from catdiag.schedule.stored_types import element_types, output_names, rest_type
 
 Span = tuple[int, int]
@@ -125,6 +127,7 @@ class StageSequence:
             before = [p for w in sorted(reads) for p in waiting.pop(w, ())]
             out = self.first[place]
             joins = made in self.stage and not isinstance(graph.nodes[made].box.op, Generic)
+            joins = joins and one_hot_sum(graph, only) is None  # whose rows are added to memory
             if joins and same and bare and pointwise(node.box) and readers[only] == {place} and only not in ends:
                 self.stages[self.stage[made]].append(place)
                 self.stage[place] = self.stage[made]

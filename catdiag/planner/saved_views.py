@@ -14,7 +14,7 @@ from typing import Any
 from catdiag.category.graph import Box, Graph
 from catdiag.category.index_maps import leaves
 from catdiag.category.op_facts import transposes
-from catdiag.category.ops import Generic, Op, Reindex, View, op_fact
+from catdiag.category.ops import Generic, Map, Op, Reindex, View, op_fact
 from catdiag.schedule.live_ranges import is_view, rematerialized, view_roots
 
 
@@ -25,8 +25,9 @@ def saved_views(graph: Graph) -> set[int]:
 
 
 def inlined(graph: Graph, saved: Collection[int]) -> list[bool]:
-    """For each wire, whether it is made again where it is read, so that it takes no memory: what is rematerialized, and
-    parts of inputs (slices, an index, a flip), but for what is `saved`.
+    """For each wire, whether it is made again where it is read, so that it takes no memory: what is rematerialized,
+    parts of inputs (slices, an index, a flip), and integers and conditions of inputs (`_recomputed`), but for what is
+    `saved`.
 
     >>> import catdiag as cd
     >>> halves = cd.algorithm("q x+y -> q")(lambda A: cd.sum(cd.slice(A, "x+y", "x"), "x"))
@@ -36,11 +37,27 @@ def inlined(graph: Graph, saved: Collection[int]) -> list[bool]:
     free, given = rematerialized(graph, [False] * len(graph.dom)), [True] * len(graph.dom)
     for place, (made, node) in enumerate(graph.wired()):
         part = place not in saved and _is_part(node.box) and given[node.inputs[0]]
-        same = part or (is_view(node.box) and given[node.inputs[0]])
+        said = place not in saved and _recomputed(
+            node.box, [free[w] for w in node.inputs], [given[w] for w in node.inputs]
+        )
+        same = part or said or (is_view(node.box) and given[node.inputs[0]])
         for w in made:
             given.append(same)
-            free[w] = free[w] or part
+            free[w] = free[w] or part or said
     return free
+
+
+def _recomputed(box: Box, free: Sequence[bool], given: Sequence[bool]) -> bool:
+    """Whether a box makes integers of what is `given` or `free` at every index, or conditions that take more memory
+    than all that is given: `a = ids[t]`, which is true at one a for each t."""
+    if not isinstance(box.op, Map) or not all(a or b for a, b in zip(free, given, strict=True)):
+        return False
+    read = [ty for ty, inlined in zip(box.dom, free, strict=True) if not inlined]
+    kinds = {ty.element for ty in read}
+    (made,) = box.cod
+    if made.element == "int":
+        return kinds <= {"int", "bool"}
+    return made.element == "bool" and kinds <= {"int", "bool"} and all(len(ty.axes) < len(made.axes) for ty in read)
 
 
 def _is_part(box: Box) -> bool:

@@ -53,7 +53,7 @@ def one_hot_sums(diagram: Diagram) -> dict[int, OneHotSum]:
     [(('v',), ('t',))]
     """
     graph = diagram.graph
-    found = {k: _match(graph, w) for k, w in enumerate(graph.outputs)}
+    found = {k: one_hot_sum(graph, w) for k, w in enumerate(graph.outputs)}
     return {k: match for k, match in found.items() if match is not None}
 
 
@@ -72,7 +72,7 @@ def with_scatters(op: GroupOp, body: Diagram) -> Diagram:
     """The flat body of a group with its accumulating outputs that are sums over one-hot rows as `ScatterAdd`."""
     graph, matches = body.graph, dict[int, OneHotSum]()
     for w, lacking in zip(graph.outputs, op.accumulated(), strict=True):
-        match = _match(graph, w) if lacking else None
+        match = one_hot_sum(graph, w) if lacking else None
         if match is not None and set(lacking) <= set(match.summed):
             matches[w] = match
     if not matches:
@@ -111,7 +111,7 @@ def _meaning(dom: Ty, result: ArrayType, axes: Sequence[str], summed: Sequence[s
     return of_graph(writer.graph((made,)), Ty(result))
 
 
-def _match(graph: Graph, wire: int) -> OneHotSum | None:
+def one_hot_sum(graph: Graph, wire: int) -> OneHotSum | None:
     """A wire as a sum over one-hot rows; None where it is none."""
     types, makers, result = graph.wire_types(), graph.makers(), graph.wire_types()[wire]
     while makers[wire] >= 0 and _transposes(node := graph.nodes[makers[wire]]):

@@ -101,7 +101,7 @@ CALLS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "losses, one each": (
         lambda x, t: F.cross_entropy(x, t, reduction="none", ignore_index=1), (real(2, 5, 3, 4), integers(5, 2, 3, 4))
     ),
-    "added to zeros": (lambda x, i: torch.zeros(5, 3).index_add(0, i, x), (real(7, 3), integers(5, 7))),
+    "added to zeros": (lambda x, i: x.new_zeros(5, 3).index_add(0, i, x), (real(7, 3), integers(5, 7))),
     "the loss of one row": (F.cross_entropy, (real(5), torch.tensor(3))),
 }  # fmt: skip
 
@@ -114,7 +114,7 @@ def test_computes_what_pytorch_does(name: str) -> None:
 
 def test_what_is_added_to_zeros_is_added_to_nothing() -> None:
     """So the result is a sum over one-hot rows, which kernels write row by row."""
-    added = cd.from_torch(lambda x, i: torch.zeros(5, 3).scatter_add(0, i, x), real(7, 3), integers(5, 7, 3))
+    added = cd.from_torch(lambda x, i: x.new_zeros(5, 3).scatter_add(0, i, x), real(7, 3), integers(5, 7, 3))
     assert one_hot_sums(inline(added.diagram))
 
 

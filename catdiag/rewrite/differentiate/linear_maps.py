@@ -16,7 +16,8 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Protocol
 
-from catdiag.category.ops import Box, Map, Rename
+from catdiag.category.index_maps import Expr, Read, View
+from catdiag.category.ops import Box, Map, Rename, reindex_box
 from catdiag.category.types import ArrayType, Axis, Ty
 from catdiag.rewrite.differentiate.row_conditions import at_one_position, of_elements, without_implied
 from catdiag.rewrite.hash_consed_graph import HashConsedGraph
@@ -296,12 +297,18 @@ def weighted(
     while gone and (top := _operands(graph, core, "div"))[0] and not graph.names(top[1][1]):
         core = top[1][0]
         after.append(top[1][1])
-    core_number, inner, outer = graph.const_value(core), list[int](), list[int]()
     guards = without_implied(graph, (*own, *given.guards))
     for axis in summed:
-        alone = all(axis.name not in graph.names(w) for w in (core, *factors))
-        if alone and (position := at_one_position(graph, guards, axis)) is not None:
-            summed, gone, guards = [a for a in summed if a != axis], gone - {axis.name}, position
+        if (position := at_one_position(graph, guards, axis)) is not None:
+            summed, gone = [a for a in summed if a != axis], gone - {axis.name}
+            core = guarded(graph, position.along, core)
+            everywhere = all(axis.name in graph.names(w) or graph.is_const(w) for w in (core, *factors))
+            # What is read is 0 where the position is not on the axis; another factor need have no value there.
+            inside = () if everywhere and axis.name in graph.names(core) else position.inside
+            guards = (*position.guards, *inside)
+            core, *others = (_read_at(graph, w, axis, position.wire) for w in (core, *factors))
+            factors = tuple(others)
+    core_number, inner, outer = graph.const_value(core), list[int](), list[int]()
     guards, elements = of_elements(graph, guards, [core, *factors])
     if not gone:
         guards, elements = (*guards, *elements), ()
@@ -331,6 +338,16 @@ def weighted(
     for divisor in after:
         made = graph.map("div", made, divisor)
     return _real(graph, Guarded(number, tuple(g for g in guards if g not in inside), made).made(graph))
+
+
+def _read_at(graph: HashConsedGraph, wire: int, axis: Axis, position: int) -> int:
+    """An array read at a position of an axis, 0 where that is not on it; itself, if it does not have the axis."""
+    if axis.name not in graph.names(wire):
+        return wire
+    at: Expr = ("w", 2)
+    read = Read(((axis.name, at),), (("le", 0, at), ("lt", at, axis.size)))
+    wires = [wire, graph.const(0), position]
+    return graph.add(reindex_box(View((), (read, Read())), [graph.types[w] for w in wires]), wires)
 
 
 def _reduced(graph: HashConsedGraph, wire: int, factors: Sequence[int]) -> tuple[int, tuple[int, ...]]:

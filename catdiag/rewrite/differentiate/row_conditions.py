@@ -13,6 +13,7 @@ A guard is a condition, by wire, with the value that it has: `any_x c` and c, or
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import TypeAlias
 
@@ -65,29 +66,42 @@ def without_implied(graph: HashConsedGraph, guards: Iterable[Guard]) -> tuple[Gu
     return tuple(g for g in given if (inner := _in_row(graph, g)) is None or not _literals(graph, [inner]) <= known)
 
 
-def at_one_position(graph: HashConsedGraph, guards: Sequence[Guard], axis: Axis) -> tuple[Guard, ...] | None:
-    """Guards of a summand that hold at one position i of an axis at most, so that its sum is the summand itself where
-    `0 ≤ i < n` holds: the others, and these two. None where guards do not say that it is `x = i`, or say more of x.
+@dataclass(frozen=True)
+class OnePosition:
+    """Where a summand is 0 but at one position of an axis: that position, an array of integers; the guards of the
+    summand that say no more of the axis, and those that do; and those by which the position is on the axis."""
+
+    wire: int
+    guards: tuple[Guard, ...]
+    along: tuple[Guard, ...]
+    inside: tuple[Guard, ...]
+
+
+def at_one_position(graph: HashConsedGraph, guards: Sequence[Guard], axis: Axis) -> OnePosition | None:
+    """Where guards of a summand hold at one position i of an axis at most, so that its sum is the summand itself at i,
+    where `0 ≤ i < n` holds. None where no guard says that it is `x = i`.
 
     >>> from catdiag.category.ops import index_box
     >>> from catdiag.category.types import ArrayType, Ty
     >>> x = Axis("x")
     >>> graph = HashConsedGraph(Ty(ArrayType((), "int")))
     >>> found = at_one_position(graph, [(graph.map("eq", graph.add(index_box(x), ()), 0), True)], x)
-    >>> [graph.function_of(wire) for wire, _ in found]
-    ['le', 'lt']
+    >>> found.wire, found.guards, [graph.function_of(wire) for wire, _ in found.inside]
+    (0, (), ['le', 'lt'])
     """
-    said = [guard for guard in guards if axis.name in graph.names(guard[0])]
-    if len(said) != 1 or not said[0][1] or graph.function_of(said[0][0]) != "eq":
-        return None
-    node = graph.node(said[0][0])
-    assert node is not None, "a function made it"
-    for here, there in (node.inputs, node.inputs[::-1]):
-        position = graph.node(here)
-        if position is not None and position.box.op == Index(axis.name) and axis.name not in graph.names(there):
-            zero = graph.add(const_box(Fraction(0), "int"), ())
-            bounds = graph.map("le", zero, there), graph.map("lt", there, graph.size(axis.size))
-            return (*(guard for guard in guards if guard != said[0]), *((wire, True) for wire in bounds))
+    for guard in guards:
+        node = graph.node(guard[0])
+        if node is None or not guard[1] or graph.function_of(guard[0]) != "eq":
+            continue
+        for here, there in (node.inputs, node.inputs[::-1]):
+            position = graph.node(here)
+            if position is not None and position.box.op == Index(axis.name) and axis.name not in graph.names(there):
+                zero = graph.add(const_box(Fraction(0), "int"), ())
+                bounds = graph.map("le", zero, there), graph.map("lt", there, graph.size(axis.size))
+                others = [g for g in guards if g != guard]
+                along = tuple(g for g in others if axis.name in graph.names(g[0]))
+                left = tuple(g for g in others if g not in along)
+                return OnePosition(there, left, along, tuple((wire, True) for wire in bounds))
     return None
 
 
