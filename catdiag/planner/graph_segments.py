@@ -4,11 +4,11 @@ A stage is a box at work, as the user wrote it: named boxes stay whole. A functi
 with inputs that have fewer axes (a weight, a bias), goes with the box that makes that array, where it alone reads it:
 as many values cross before as after it, so that to cut there gives nothing; and where one box reads its result, it goes
 with that box. Not with a sum over one-hot rows, which a kernel may add to memory row by row. To products only functions
-of one array are joined, since torch may compute products alone. Views, parts of inputs, positions, sizes, and integers
-and conditions of inputs are made again wherever they are read. A result that is a view or a part of an input, a view of
-another result, or made of positions is a stage: a kernel writes it. An uninterpreted box is a stage of its own, and what
-it reads is in memory: a view of other kinds than a transposition is a stage too. A cut is between two stages of the
-stored order, and what is read across it is saved.
+of one array are joined, since torch may compute products alone. Views, parts of inputs, positions, sizes, and
+integers and conditions of inputs are made again wherever they are read. A result that is a view or a part of an input,
+a view of another result, or made of positions is a stage: a kernel writes it. An uninterpreted box is a stage of its
+own, and what it reads is in memory: a view of other kinds than a transposition is a stage too. A cut is between two
+stages of the stored order, and what is read across it is saved.
 """
 
 from __future__ import annotations

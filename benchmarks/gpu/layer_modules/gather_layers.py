@@ -19,7 +19,7 @@ class GraphConvolution(nn.Module):
 
     def forward(s, x, source, target, weight):
         messages = s.lin(x)[source] * weight[:, None]
-        return F.relu(messages.new_zeros(x.shape[0], messages.shape[1]).index_add(0, target, messages))
+        return F.silu(messages.new_zeros(x.shape[0], messages.shape[1]).index_add(0, target, messages))
 
 
 class EdgeMessages(nn.Module):
@@ -30,7 +30,7 @@ class EdgeMessages(nn.Module):
         s.own, s.other = nn.Linear(d, o), nn.Linear(d, o, bias=False)
 
     def forward(s, x, source, target):
-        made = F.relu(s.own(x[target]) + s.other(x[source]))
+        made = F.silu(s.own(x[target]) + s.other(x[source]))
         return made.new_zeros(x.shape[0], made.shape[1]).index_add(0, target, made)
 
 
