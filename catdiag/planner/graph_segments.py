@@ -126,12 +126,11 @@ class StageSequence:
             bare = reads == large or not (made in self.stage and self._multiplies(self.stage[made]))
             before = [p for w in sorted(reads) for p in waiting.pop(w, ())]
             out = self.first[place]
-            joins = made in self.stage and not isinstance(graph.nodes[made].box.op, Generic)
-            joins = joins and one_hot_sum(graph, only) is None  # whose rows are added to memory
+            joins = made in self.stage and not (self._is_function(made) or one_hot_sum(graph, only))
             if joins and same and bare and pointwise(node.box) and readers[only] == {place} and only not in ends:
                 self.stages[self.stage[made]].append(place)
                 self.stage[place] = self.stage[made]
-            elif isinstance(node.box.op, Generic):
+            elif self._is_function(place):
                 if before:
                     self.stage.update(dict.fromkeys(before, len(self.stages)))
                     self.stages.append(before)
@@ -217,6 +216,9 @@ class StageSequence:
         ends = {root[w] for w in self.graph.outputs}
         nodes = enumerate(self.graph.nodes)
         return frozenset(place for place, node in nodes if reverses(node.box.op) and first[place] not in ends)
+
+    def _is_function(self, place: int) -> bool:
+        return isinstance(self.graph.nodes[place].box.op, Generic)
 
     def is_function(self, start: int, end: int) -> bool:
         """Whether one of some stages is an uninterpreted box."""
