@@ -19,7 +19,13 @@ from typing import Protocol
 from catdiag.category.index_maps import Expr, Read, View
 from catdiag.category.ops import Box, Map, Rename, reindex_box
 from catdiag.category.types import ArrayType, Axis, Ty
-from catdiag.rewrite.differentiate.row_conditions import at_one_position, of_elements, without_implied
+from catdiag.rewrite.differentiate.row_conditions import (
+    Guard,
+    OnePosition,
+    at_one_position,
+    of_elements,
+    without_implied,
+)
 from catdiag.rewrite.hash_consed_graph import HashConsedGraph
 
 Wires = Sequence["int | None"]
@@ -301,12 +307,7 @@ def weighted(
     for axis in summed:
         if (position := at_one_position(graph, guards, axis)) is not None:
             summed, gone = [a for a in summed if a != axis], gone - {axis.name}
-            core = guarded(graph, position.along, core)
-            everywhere = all(axis.name in graph.names(w) or graph.is_const(w) for w in (core, *factors))
-            # What is read is 0 where the position is not on the axis; another factor need have no value there.
-            inside = () if everywhere and axis.name in graph.names(core) else position.inside
-            guards = (*position.guards, *inside)
-            core, *others = (_read_at(graph, w, axis, position.wire) for w in (core, *factors))
+            guards, (core, *others) = _at_position(graph, position, axis, (core, *factors))
             factors = tuple(others)
     core_number, inner, outer = graph.const_value(core), list[int](), list[int]()
     guards, elements = of_elements(graph, guards, [core, *factors])
@@ -338,6 +339,17 @@ def weighted(
     for divisor in after:
         made = graph.map("div", made, divisor)
     return _real(graph, Guarded(number, tuple(g for g in guards if g not in inside), made).made(graph))
+
+
+def _at_position(
+    graph: HashConsedGraph, position: OnePosition, axis: Axis, wires: Sequence[int]
+) -> tuple[tuple[Guard, ...], list[int]]:
+    """A product of wires at one position of an axis, with its guards: what is read there is 0 where the position is not
+    on the axis; another factor need have no value there."""
+    core = guarded(graph, position.along, wires[0])
+    read = axis.name in graph.names(core) and all(axis.name in graph.names(w) or graph.is_const(w) for w in wires[1:])
+    guards = position.guards if read else (*position.guards, *position.inside)
+    return guards, [_read_at(graph, w, axis, position.wire) for w in (core, *wires[1:])]
 
 
 def _read_at(graph: HashConsedGraph, wire: int, axis: Axis, position: int) -> int:
