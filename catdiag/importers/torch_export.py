@@ -38,6 +38,7 @@ from catdiag.importers.torch_calls import AtenCall, Unsupported
 from catdiag.importers.torch_complex import of_pairs
 from catdiag.importers.torch_decompositions import operation_name
 from catdiag.importers.torch_elementwise import WRAPPED, converted
+from catdiag.importers.torch_flex_attention import NAME as FLEX_ATTENTION
 from catdiag.importers.torch_graph import STOPS, exported_graph, imported_torch, title_of_module
 from catdiag.importers.torch_losses import marks_ignored
 from catdiag.importers.torch_results import Place, in_one_order, places_of_results
@@ -179,6 +180,10 @@ class _ExportReader(GraphReader):
     def read(self) -> None:
         """Goes through the graph. Raises NotImported."""
         graph = self.program.graph
+        if self.program.graph_module.meta.get(FLEX_ATTENTION):
+            self.builder.notes.append(
+                f"rows of {FLEX_ATTENTION} that are masked whole, which PyTorch gives as 0, have no value"
+            )
         inputs = [n for n in graph.nodes if n.op == "placeholder"]
         specs = dict(zip((n.name for n in inputs), self.program.graph_signature.input_specs, strict=True))
         # What the user passes comes first, the parameters and buffers that are read after it, by their names.
@@ -190,10 +195,11 @@ class _ExportReader(GraphReader):
                 self._call(node)
             elif node.op == "get_attr" and not self.unknown:
                 called = next(iter(node.users), node)
-                self.unknown.append(
-                    f"{_module_path(called)}{called.name}: control flow on values has no meaning here: compute both "
-                    f"cases, and choose with torch.where [{_line(called) or called.name}]"
-                )
+                why = "control flow on values has no meaning here: compute both cases, and choose with torch.where"
+                if getattr(called.target, "_name", "") == FLEX_ATTENTION:
+                    why = "its largest scores have no meaning here: return its result, or the logsumexp"
+                at = _line(called) or called.name
+                self.unknown.append(f"{_module_path(called)}{called.name}: {why} [{at}]")
                 raise self.refused()
             elif node.op == "output":
                 self._output(node)

@@ -15,6 +15,8 @@ from typing import Any
 from catdiag.importers.example import NotImported
 from catdiag.importers.graph_reader import described, not_traced, title_of
 from catdiag.importers.torch_decompositions import operation_name, with_known_operations
+from catdiag.importers.torch_flex_attention import NAME as FLEX_ATTENTION
+from catdiag.importers.torch_flex_attention import with_flex_attention_written_out
 from catdiag.importers.torch_symbols import all_dynamic, bound_arguments
 
 
@@ -95,8 +97,9 @@ STOPS = "stops of gradients"
 
 def _decomposed(program: Any, known: Container[str]) -> Any:
     stops = gradient_stops(program)
-    found = with_known_operations(program.run_decompositions({}), known)
-    found.graph_module.meta[STOPS] = stops
+    written = with_flex_attention_written_out(program.run_decompositions({}))
+    found = with_known_operations(written, known)
+    found.graph_module.meta.update({STOPS: stops, FLEX_ATTENTION: FLEX_ATTENTION in written.graph_module.meta})
     return found
 
 
