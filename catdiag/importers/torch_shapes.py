@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from catdiag.frontend import elementwise
-from catdiag.frontend.indexing import indexed, reverse
+from catdiag.frontend.indexing import gather, indexed, reverse
 from catdiag.frontend.tracing import running
 from catdiag.importers.dimensions import AxisFactor, Dimension, NotAligned, TracedLength
 from catdiag.importers.imported_values import ArrayValue, Environment, Operand, SizeNumber
@@ -455,7 +455,11 @@ def _one_hot(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     one, zero = _ones("int")
 
     def make(env: Environment) -> Any:
-        return elementwise.where(env.index(classes) == env[value], env[one], env[zero])
+        at, wanted = env.index(classes), env[value]
+        if b.read_parts:
+            # PyTorch raises an error for an integer that is no class, of which a kernel gives a row of zeros.
+            wanted = gather(*env.merged(at, classes), wanted)
+        return elementwise.where(at == wanted, env[one], env[zero])
 
     return b.emit([*value.dims, classes], (*value.axes, *classes), make, "int")
 

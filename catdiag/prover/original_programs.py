@@ -69,6 +69,7 @@ class OriginalPrograms:
                 raise Undecided(f"{error.verdict}, and {DIFFERENT}", "the results on these numbers") from error
             if self.only_rounded(error.counterexample):
                 raise Undecided(f"{error.verdict}, and {ROUNDED}", "the results on these numbers") from error
+            self.require_its_integers(error)
             raise self.with_its_run(error) from None
         where = self.contradiction(assumed or theorem.conditional)
         if where:
@@ -104,6 +105,33 @@ class OriginalPrograms:
             return error
         said = f"{error.verdict}, as it was imported (its library was not compared: {why})"
         return Refuted(said, error.counterexample)
+
+    def require_its_integers(self, error: Refuted) -> None:
+        """Raises Undecided where a counterexample has an integer that the libraries take nowhere, such as a class that
+        there is not, and no difference is seen where they run."""
+        why = self._integers_not_taken(error.counterexample)
+        if why and not self.differ_on_the_example() and not self.differ_on_others():
+            raise Undecided(
+                f"{error.verdict} only as it was imported: {why}", "the results on these numbers"
+            ) from error
+
+    def _integers_not_taken(self, found: Counterexample) -> str:
+        """Which integer of a counterexample is none that the libraries take, on arrays of the example that hold
+        nothing else; empty where all are."""
+        import numpy as np
+
+        if self.unable:
+            return ""
+        placed = self._placed(found)
+        for k in self._passed():
+            if self._arrays[k].dtype.kind not in "iu" or not self._arrays[k].size:
+                continue
+            for value in np.unique(placed[k]).astype(np.int64).tolist()[:_MOST_SYMBOLS]:
+                try:
+                    self._run([np.full_like(a, value) if j == k else a for j, a in enumerate(self._arrays)])
+                except NotRun as error:
+                    return f"{self.names[k]} is {value} there, and the library says {error.message}"
+        return ""
 
     # -- runs ------------------------------------------------------------------------------------------
 

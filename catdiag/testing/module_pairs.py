@@ -189,6 +189,7 @@ def prove_modules(pair: ModulePair, prove: Proving, assume: Sequence[str] = ()) 
         if runs.only_rounded(error.counterexample):
             raise Undecided(f"{error.verdict}, and {ROUNDED}", "the results on these numbers") from error
         if not runs.agree_on(error.counterexample):
+            runs.require_its_integers(error)
             raise runs.with_its_run(error) from None
         if runs.differ_on_the_example() or runs.differ_on_others():
             _refute_at_the_example(pair, prove, assume)

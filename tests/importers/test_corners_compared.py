@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import pickle
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -17,6 +18,7 @@ import catdiag as cd
 torch = pytest.importorskip("torch")
 from catdiag.prover import Refuted, Undecided, prove  # noqa: E402
 from catdiag.prover.original_programs import OriginalPrograms  # noqa: E402
+from catdiag.prover.refute.counterexample_data import Counterexample  # noqa: E402
 from catdiag.testing.module_pairs import ModulePair, prove_modules  # noqa: E402
 
 F, nn = torch.nn.functional, torch.nn
@@ -84,6 +86,10 @@ PROVED: dict[str, Pair] = {
     "truth values": (lambda a, b: torch.maximum(a, b) ^ b, lambda a, b: a & ~b, (SOME, SOME)),
     "a range that 8 bits hold": (
         lambda x: x.round().clamp(-128, 127).to(torch.int8).float(), lambda x: x.round().clamp(-128, 127), (MIXED,)),
+    "rows of classes, multiplied": (
+        lambda i, t: F.one_hot(i, 5).to(t.dtype) @ t, lambda i, t: F.embedding(i, t), (AT, TABLE)),
+    "a class that there is": (
+        lambda i: F.one_hot(i, 5), lambda i: (i[:, None] == torch.arange(5)).long(), (AT,)),
     "a root of what is positive": (
         lambda x: (x * x + 1) ** (1 / 3), lambda x: torch.exp(torch.log(x * x + 1) / 3), (MIXED,)),
 }  # fmt: skip
@@ -122,6 +128,21 @@ def test_attention_is_not_refuted_by_a_softmax_that_gives_0_where_a_query_has_no
 def test_a_module_that_looks_for_nan_is_not_refuted_by_what_has_none() -> None:
     """Both give 0 in rows that are masked whole; what has no value here is NaN there."""
     assert verdict(or_zero, without_nan, (real(3, 5), SOME)) == "proved, on a condition"
+
+
+def test_integers_that_the_library_does_not_take_refute_nothing() -> None:
+    """As it was imported the one gives 0 at a class that there is not, and has no value there by hand."""
+    alike = lambda s: (s[:, None] == s[None]).float()  # noqa: E731
+    by_classes = lambda s: F.one_hot(s, 5).float() @ F.one_hot(s, 5).float().mT  # noqa: E731
+    runs = ModulePair.imported(alike, by_classes, (AT,)).runs
+    assert runs is not None
+    (name,) = runs.names
+    for classes, taken in ([0, 4, 4, 0], True), ([0, 5, 5, 0], False):
+        error = Refuted("they differ", Counterexample({}, {name: classes}, 1, 0, {}, elements={name: "int"}))
+        with nullcontext() if taken else pytest.raises(Undecided, match=f"{name} is 5 there, and the library says"):
+            runs.require_its_integers(error)
+    assert verdict(by_classes, alike, (AT,)) == "proved"
+    assert verdict(alike, by_classes, (AT,)) == "proved, on a condition"
 
 
 class Held(nn.Module):
