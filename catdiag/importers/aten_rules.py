@@ -29,6 +29,7 @@ _REAL: Mapping[str, Rule] = {
 }
 _COMPLEX: Mapping[str, Rule] = {
     **{name: torch_complex.by_parts(_REAL[name]) for name in torch_complex.BY_PARTS},
+    **{name: torch_complex.by_products(_REAL[name]) for name in torch_complex.PRODUCTS},
     **torch_complex.RULES,
 }
 RULES: Mapping[str, Rule] = {**_REAL, **{f"complex {name}": rule for name, rule in _COMPLEX.items()}}

@@ -44,7 +44,7 @@ def _write_out(program: Any, node: Any) -> None:
     leaves, spec = tree.tree_flatten(values)
 
     def attention(*arrays: Any) -> Any:
-        return attended(torch, *tree.tree_unflatten(arrays, spec), *modules, scale)
+        return attended(torch, tree.tree_unflatten(arrays, spec), modules[0], modules[1], scale)
 
     mode = next(a.fake_mode for a in leaves if isinstance(a, torch.Tensor))
     with mode:
@@ -93,12 +93,11 @@ def _is_number(node: Any) -> bool:
     return "_to_copy" in str(node.target) and isinstance(node.args[0], (int, float))
 
 
-def attended(
-    torch: Any, query: Any, key: Any, value: Any, score_others: Any, mask_others: Any, score: Any, mask: Any, scale: Any
-) -> Any:
-    """Attention with functions of scores and positions, as PyTorch's reference has it, and the logsumexp of
-    its rows: heads of keys may be shared."""
-    batch, heads, rows, columns = *query.shape[:3], key.shape[2]
+def attended(torch: Any, given: Any, score: Any, mask: Any, scale: float) -> Any:
+    """Attention with functions of scores and positions, as PyTorch's reference has it, and the logsumexp of its rows:
+    heads of keys may be shared. Given are queries, keys, values, and what each of the functions reads beside."""
+    query, key, value, score_others, mask_others = given
+    (batch, heads, rows), columns = query.shape[:3], key.shape[2]
     if key.shape[1] != heads:
         key, value = (a.repeat_interleave(heads // a.shape[1], 1) for a in (key, value))
     places = [torch.arange(n, device=query.device) for n in (batch, heads, rows, columns)]

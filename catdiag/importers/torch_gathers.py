@@ -50,6 +50,23 @@ def _embedding_bag(b: ProgramBuilder, call: AtenCall) -> tuple[ArrayValue, ...]:
     return (b.reduced(rows, [1], False, _OF_BAGS[call.get("mode", 0)]),)
 
 
+@rule("_grouped_mm", "grouped_mm", "grouped_mm_fallback")
+def _grouped_products(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
+    """Rows multiplied with the matrix of their group, as experts have one each; `offs` are where groups end."""
+    rows, weights, ends = (call.get(n, call.get(m)) for n, m in (("self", "input"), ("mat2", "weight"), ("offs", "")))
+    if ends is None or len(rows.dims) != 2 or len(weights.dims) != 3 or call.get("bias") is not None:
+        raise Unsupported(f"{call.name} of other than rows, a matrix for each group, and where groups end")
+    ends = b.materialized(b.aligned(ends, 0, weights.dims[0]), ends.dims)
+
+    def group(env: Environment) -> Any:
+        one, zero = (running().lift(n, element="int") for n in (1, 0))
+        before = elementwise.where(env[ends] <= env.index(rows.dims[0]), one, zero)
+        return frontend.sum(before, env.of(ends.dims[0]))
+
+    at = b.emit([rows.dims[0]], rows.dims[0], group, "int")
+    return b.einsum([rows, _gathered(b, weights, 0, at)], [["t", "k"], ["t", "k", "n"]], ["t", "n"])
+
+
 @rule("index_select")
 def _index_select(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     return _gathered(b, call["self"], place(call["self"], call["dim"]), call["index"])

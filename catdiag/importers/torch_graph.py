@@ -17,6 +17,7 @@ from catdiag.importers.graph_reader import described, not_traced, title_of
 from catdiag.importers.torch_decompositions import operation_name, with_known_operations
 from catdiag.importers.torch_flex_attention import NAME as FLEX_ATTENTION
 from catdiag.importers.torch_flex_attention import with_flex_attention_written_out
+from catdiag.importers.torch_results import of_plain_types
 from catdiag.importers.torch_symbols import all_dynamic, bound_arguments
 
 
@@ -65,8 +66,7 @@ def exported_graph(
     if dynamic is True:
         dynamic = all_dynamic(bound_arguments(module.forward, arguments, options))
     try:
-        with quietly():
-            found = torch.export.export(module, arguments, options, dynamic_shapes=dynamic)
+        found = _exported(torch, module, arguments, options, dynamic)
     except Exception as error:  # of many kinds, the user's among them
         raise not_exported(error, given, module, arguments, options) from error
     try:
@@ -76,6 +76,21 @@ def exported_graph(
         leaves = import_module("torch.utils._pytree").tree_leaves((arguments, options))
         said = "torch.export could not decompose"
         raise not_traced(title_of_module(given, torch), said, error, leaves, _ADVICE) from error
+
+
+def _exported(torch: Any, module: Any, arguments: Any, options: Any, dynamic: Any) -> Any:
+    """What `torch.export` makes of a module; objects of types that it does not know are results by their tensors."""
+    with quietly():
+        try:
+            return torch.export.export(module, arguments, options, dynamic_shapes=dynamic)
+        except RuntimeError as error:
+            if _UNKNOWN_TYPE not in str(error):
+                raise
+        hook = module.register_forward_hook(lambda module, given, results: of_plain_types(results))
+        try:
+            return torch.export.export(module, arguments, options, dynamic_shapes=dynamic)
+        finally:
+            hook.remove()
 
 
 def not_exported(error: Exception, given: Any, module: Any, arguments: Any, options: Any) -> NotImported:
@@ -158,12 +173,13 @@ def _own_error(torch: Any, module: Any, arguments: Any, options: Any) -> Excepti
 
 
 _RUNS = "Expected the arguments of a call that works, one after the other"
+_UNKNOWN_TYPE = "in output, which is not a known type"
 _ADVICE = {
     "ScriptModule is not supported": "A module of TorchScript has no graph to export: import the module that it was "
     "made of",
     "__obj_flatten__": "Weights that are packed for quantized kernels are no tensors: import the module before it was "
     "quantized",
-    "in output, which is not a known type": "Results are tensors, and tuples, lists, dicts and named tuples of these: "
+    _UNKNOWN_TYPE: "Results are tensors, and tuples, lists, dicts and named tuples of these: "
     "call torch.export.register_dataclass(TYPE) for a dataclass, or return one of them",
     "functorch": (
         derivatives

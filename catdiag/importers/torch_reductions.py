@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 from catdiag.frontend import builder as frontend
@@ -203,6 +204,35 @@ def _cumsum(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
         return frontend.sum(elementwise.where(upto, env[source], 0), env.of(source.dims[k]))
 
     return b.emit(full.dims, full.axes, make, call.element)
+
+
+@rule("histc")
+def _histogram(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
+    """How many elements are in each of some intervals of one length; the last one has its right end, too."""
+    value, count = call["self"], call.shape[0]
+    low, high = Fraction(str(call.get("min", 0))), Fraction(str(call.get("max", 0)))
+    if low == high:
+        raise Unsupported("histc between the least and the largest element: give min and max")
+    bins = b.factors.dimension(count)
+    integers = value.element == "int" or value.whole is not None
+    full = b.materialized(value, value.dims)
+
+    def counted(env: Environment, one: Any, zero: Any) -> Any:
+        a, at, width = env[full] - low, env.index(bins), (high - low) / count
+        if integers and high - low == count - 1:  # one for each integer: n·count / (count − 1) is n, and less than 1
+            inside = a == at
+        else:
+            last = (at == env.size(bins) - 1) & (a == high - low)
+            inside = ((at * width <= a) & (a < at * width + width)) | last
+        return frontend.sum(elementwise.where(inside, one, zero), env.of([f for d in full.dims for f in d]))
+
+    def whole(env: Environment) -> Any:
+        return counted(env, *(running().lift(n, element="int") for n in (1, 0)))
+
+    counts = b.emit([bins], bins, whole, "int")
+    if call.element == "int":
+        return counts
+    return b.emit([bins], bins, lambda env: counted(env, 1, 0), "real", whole=counts)
 
 
 # -- norms ------------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from catdiag.importers.example import NotImported
@@ -11,6 +11,31 @@ from catdiag.importers.program_builder import ProgramBuilder
 
 Place = tuple[tuple[str, ...], Any]
 """The keys and positions at which a result is; and None for a tensor, or the number or text that it is."""
+
+
+def of_plain_types(value: Any) -> Any:
+    """A result without objects that PyTorch does not look into, such as a cache of transformers: a dict of what each
+    has that is, or holds, tensors.
+
+    >>> class Cache:
+    ...     def __init__(self):
+    ...         self.layers, self.length = [], 3
+    >>> of_plain_types((Cache(), 1))
+    ({}, 1)
+    """
+    if isinstance(value, Mapping):
+        return {key: of_plain_types(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
+        return type(value)(of_plain_types(item) for item in value)
+    if hasattr(value, "detach") or not hasattr(value, "__dict__"):
+        return value
+    held = {key: of_plain_types(item) for key, item in vars(value).items()}
+    return {key: item for key, item in held.items() if _has_tensors(item)}
+
+
+def _has_tensors(value: Any) -> bool:
+    items = value.values() if isinstance(value, Mapping) else value if isinstance(value, (list, tuple)) else ()
+    return hasattr(value, "detach") or any(map(_has_tensors, items))
 
 
 class ReadsResults(Protocol):

@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import Any
 
 from catdiag.importers.example import NotRun, Result
+from catdiag.importers.torch_results import of_plain_types
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,8 @@ class TorchRun:
         return {name for found in named for name, _ in found(remove_duplicate=False)}
 
     def call(self, tensors: Sequence[Any]) -> Any:
-        """What it returns on tensors, one for each input. Raises NotRun, saying why it returns nothing."""
+        """What it returns on tensors, one for each input, with dicts for objects of types that PyTorch does not know.
+        Raises NotRun, saying why it returns nothing."""
         torch = import_module("torch")
         tree = torch.utils._pytree
         leaves, spec = tree.tree_flatten((list(self.arguments), dict(self.kwargs)))
@@ -66,7 +68,7 @@ class TorchRun:
                     found = self.module(*arguments, **kwargs)
         except Exception as error:  # of many kinds, the user's among them
             raise NotRun(f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}") from error
-        return found
+        return of_plain_types(found)
 
 
 def leaves_of(results: Any) -> list[Any]:

@@ -91,6 +91,9 @@ def plan(
             else f"{wrong[0]!r} is said of a kernel, and {title!r} is not in loops or groups yet: "
             "expected a program after .stream(axis) or .group(axes)"
         )
+    if unknown := sorted(options.keys() - known):
+        expected = sorted(known - {"ask", "derivation", "diagram", "hardware", "sizes"})
+        raise CatdiagError(f"plan has no option {unknown[0]!r}: expected of {', '.join(expected)}")
     start = time.perf_counter()
     if in_kernels:
         found = Plan.of(derivation, fit(derivation, hardware, sizes, **options))

@@ -260,3 +260,42 @@ def test_names_that_do_not_fit(names: dict[str, str], reason: str) -> None:
 def test_what_is_no_module_is_refused() -> None:
     with pytest.raises(cd.errors.NotImported, match="a module or a function of tensors, not 3"):
         cd.from_torch(3, torch.randn(2))
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_experts_whose_rows_are_sorted_are_grouped_products() -> None:
+    """PyTorch exports products of groups of bfloat16 only; the program is one of real numbers."""
+    rows, weights, ends = torch.randn(7, 16), torch.randn(4, 16, 8), torch.tensor([2, 2, 5, 7], dtype=torch.int32)
+    narrow = (a.to(torch.bfloat16) for a in (rows, weights))
+    program = cd.from_torch(lambda x, w, at: F.grouped_mm(x, w, offs=at), *narrow, ends, names={"x": "t k"})
+    found = program.run(rows.numpy(), weights.numpy(), ends.numpy(), sizes=program.example.sizes)
+    at = [0, 0, 2, 2, 2, 3, 3]
+    np.testing.assert_allclose(found, torch.einsum("tk,tkn->tn", rows, weights[at]).numpy(), rtol=1e-9)
+
+
+class Remembering(nn.Module):
+    """Gives what it computed, and an object that it keeps tensors in, of a type that PyTorch does not know."""
+
+    class Cache:
+        def __init__(self, keys: Any) -> None:
+            self.layers, self.length = [{"keys": keys}], keys.shape[0]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.proj = nn.Linear(4, 3)
+
+    def forward(self, x: Any) -> Any:
+        made = self.proj(x)
+        return made.exp(), Remembering.Cache(made)
+
+
+def test_objects_in_results_are_their_tensors() -> None:
+    module, x = Remembering(), torch.randn(5, 4)
+    program = cd.from_torch(module, x)
+    assert program.names == ("x", "proj_weight", "proj_bias")
+    found = program.run(*(a.detach().numpy() for a in program.example.arrays))
+    wanted = module(x)
+    np.testing.assert_allclose(found[0], wanted[0].detach().numpy())
+    np.testing.assert_allclose(found[1], wanted[1].layers[0]["keys"].detach().numpy())
+    assert not module._forward_hooks
+    assert cd.testing.assert_implements(module, program, sizes=program.example.sizes, trials=3).trials == 3

@@ -38,6 +38,11 @@ def written_in_columns(x: Any) -> Any:
     return y
 
 
+def complex_of(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of two complex arrays, as one of real ones: their parts, and those of the result."""
+    return lambda a, c: torch.view_as_real(function(torch.complex(a, c), torch.complex(c, 2 * a + 1)))
+
+
 def truth(*shape: int) -> Any:
     return real(*shape) > -0.3
 
@@ -169,6 +174,8 @@ SHAPES: Sequence[tuple[str, Callable[[Any], Any], Any]] = [
     ("normalize", lambda a: F.normalize(a, dim=-1), real(3, 5)),
     ("identity", lambda a: a @ torch.eye(5, dtype=a.dtype) + torch.eye(3, 5), real(3, 5)),
     ("identity of integers", lambda a: a[:, :3] * torch.eye(4, 3, dtype=torch.int64)[1:], real(3, 5)),
+    ("histc", lambda a: torch.histc(a, 5, -1, 1), real(4, 5)),
+    ("histc of integers", lambda a: torch.histc((3 * a).round().to(a.dtype), 4, 0, 3), real(4, 5)),
     ("one_hot", lambda a: a * F.one_hot(a.argmax(-1), 5), real(3, 5)),
     ("one_hot of integers", lambda a: a[..., None] * F.one_hot((a > 0).long(), 3), real(3, 5)),
     ("write part", lambda a: torch.slice_scatter(a, 2 * a[:, :2], 1, 2, 4), real(3, 5)),
@@ -344,6 +351,23 @@ def test_an_empty_constant_that_is_joined() -> None:
 @pytest.mark.parametrize(("name", "function", "example"), SEVERAL, ids=lambda v: v if isinstance(v, str) else "")
 def test_of_several_arrays(name: str, function: Callable[..., Any], example: tuple[Any, ...]) -> None:
     check(function, *example)
+
+
+COMPLEX: dict[str, Callable[..., Any]] = {
+    "powers of e": lambda x, y: torch.exp(x * 0.5j) * 2,
+    "sums with real numbers": lambda x, y: x + y.real - (1 + 2j) * y,
+    "quotients": lambda x, y: x / y,
+    "products of matrices": lambda x, y: x @ y.mT,
+    "products by letters": lambda x, y: torch.einsum("ij,kj->ki", x, y),
+    "products with a real matrix": lambda x, y: x @ y.real.mT.to(x.dtype),
+    "parts side by side": lambda x, y: torch.cat([x, y], 1).chunk(2, 1)[1].sum(0),
+    "moduli": lambda x, y: torch.complex(x.abs(), y.abs()),
+}
+
+
+@pytest.mark.parametrize("name", COMPLEX)
+def test_of_complex_arrays(name: str) -> None:
+    check(complex_of(COMPLEX[name]), real(3, 4), real(3, 4) + 3)
 
 
 @pytest.mark.parametrize("divisor", [3, -3, integers(4, 2, 7) + 1, -1 - integers(4, 2, 7)])
