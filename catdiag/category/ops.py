@@ -422,7 +422,8 @@ def replace_name(axis: Axis, pairs: Mapping[str, str]) -> Axis:
 
 
 def reindex_box(op: Reindex | View, inputs: Sequence[ArrayType], line: str | None = None) -> Box:
-    """An index map of arrays; the axes that it adds come where those that it removes were in the first array.
+    """An index map of arrays; the axes that it adds, and those of positions in the first array, come where those that
+    it removes were in the first array.
 
     >>> b, g, d = Axis("b"), Axis("g"), Axis("d")
     >>> str(reindex_box(Reindex("split", b * g), [ArrayType((b * g, d))]).cod)
@@ -435,10 +436,12 @@ def reindex_box(op: Reindex | View, inputs: Sequence[ArrayType], line: str | Non
     first = [a.name for a in inputs[0].axes]
     place = next((k for k, n in enumerate(first) if n not in rest), 0)
     before = [a for a in map(rest.get, first[:place]) if a is not None]
-    after = [a for n, a in rest.items() if n not in first[:place]]
     read = inputs if isinstance(op, Reindex) else inputs[: len(op.reads)]
+    placed = {n for ty in inputs[len(read) :] for n in ty.names} - {*first}
+    own = [a for n, a in rest.items() if n in placed]
+    after = [a for n, a in rest.items() if n not in placed and n not in first[:place]]
     element = _joined(read) if len({t.element for t in read}) > 1 else inputs[0].element
-    return Box(op, Ty(*inputs), Ty(ArrayType((*before, *op.added_axes(), *after), element)), line)
+    return Box(op, Ty(*inputs), Ty(ArrayType((*before, *op.added_axes(), *own, *after), element)), line)
 
 
 def index_box(axis: Axis) -> Box:

@@ -98,11 +98,13 @@ def _bytes_of_ends(source: Diagram, sizes: Mapping[str, int], types: Mapping[str
 
 def _dear(chip: Hardware, most_bytes: int, sizes: Mapping[str, int], box: Box) -> bool:
     """Whether to compute a product again takes `DEAR` times as long as to write and read it, and it takes no more bytes
-    than all inputs and results."""
-    if len(box.dom) != 2 or box.cod[0].element != "real":
+    than all inputs and results. Of a sum of rows that integers place, which moves each row twice, the latter alone."""
+    if len(box.dom) > 2 or box.cod[0].element != "real":
         return False
     lengths = {a.name: size_value(a.size, sizes) for ty in box.dom for a in ty.axes}
     moved = 2 * PRODUCT_BYTES * math.prod(lengths[a.name] for a in box.cod[0].axes)
+    if len(box.dom) == 1:
+        return moved <= 2 * most_bytes
     again = 2 * math.prod(lengths.values()) / (chip.tensor.get("bf16", math.inf) * chip.sustained["tensor"])
     return moved <= 2 * most_bytes and again > DEAR * moved / (chip.hbm_bytes_per_s * chip.sustained["hbm"])
 

@@ -32,7 +32,7 @@ from catdiag.rewrite.differentiate.saved_statistics import (
     RowStatistics,
     bases,
     cut_wires,
-    is_dear,
+    dear_arrays,
     operands,
     read_arrays,
 )
@@ -68,8 +68,8 @@ class ForwardAndBackward:
 def forward_and_backward(
     diagram: Diagram, ask: Z3, of: Outputs = None, wrt: Inputs = None, dear: Dear = lambda box: False
 ) -> ForwardAndBackward:
-    """The two passes, proved together. See `catdiag.program.Program.forward_and_backward`. Results of contractions that
-    are `dear` are saved, others are computed again."""
+    """The two passes, proved together. See `catdiag.program.Program.forward_and_backward`. Results of contractions and
+    scatter-adds that are `dear` are saved, others are computed again."""
     chosen, named = chosen_inputs(diagram, wrt), chosen_outputs(diagram, of)
     flat, count = unrolled(diagram), len(diagram.dom)
     made = Linearization(flat, [ArrayType(diagram.cod[k].axes) for k in named.values()], element_guards=True)
@@ -85,7 +85,8 @@ def forward_and_backward(
         for w, ty in zip(pulled, types, strict=True)
     ]
     wires = _WithGradient(diagram, graph, tuple(results), tuple(derived), tuple(types), named, tuple(chosen), dear)
-    read = [*results, *(w for w in graph.cone([*results, *derived]) if w not in results and is_dear(graph, w, dear))]
+    kept = dear_arrays(graph, dear)
+    read = [*results, *(w for w in graph.cone([*results, *derived]) if w not in results and w in kept)]
     shorter, becomes = _through_results(graph, read, derived)
     statistics = RowStatistics(graph, read)
     fewer = statistics.of(shorter)
@@ -162,7 +163,8 @@ def _passes(
         [[[(wires[a], other[b]) for a, b in stage if a in wires and b in other] for stage in way] for way in ways],
     )
     of = tuple(made.of.values())
-    products = tuple(outputs.index(w) for w in further_saved if is_dear(graph, w, made.dear))
+    kept = dear_arrays(graph, made.dear)
+    products = tuple(outputs.index(w) for w in further_saved if w in kept)
     return ForwardAndBackward(
         forward, backward, len(diagram.cod), tuple(reads), places, of, made.wrt, theorem, products
     )

@@ -4,7 +4,8 @@ From each array that the backward pass needs, going back, the first that is an i
 number for a row: `catdiag.schedule.full_precision`) is read from memory, and what is between is recomputed. So that of
 RMSNorm reads the root of each row. What is a scalar function of other arrays that are read is not read itself.
 
-A product that takes longer to compute again than to write and read is saved too, if the caller says which these are.
+A product or a scatter-add that takes longer to compute again than to write and read is saved too, if the caller says
+which these are.
 
 Statistics of a row that are read together only are one statistic. In a sum, its terms that are statistics are added up
 first: `u − m − log z` is `u − (m + log z)`. A quotient `exp(u − m)/z` is `exp(u − (m + log z))`, where z is positive.
@@ -25,13 +26,15 @@ from catdiag.rewrite.differentiate.linear_maps import Guarded
 from catdiag.rewrite.hash_consed_graph import HashConsedGraph
 from catdiag.schedule.full_precision import statistics
 from catdiag.schedule.live_ranges import rematerialized
+from catdiag.schedule.scatter_add import one_hot_sum
 
 _DEPTH = 6
 """How many operations deep a sum or a product is read: one of shared operands has many terms."""
 
 
 Dear = Callable[[Box], bool]
-"""Whether what a contraction makes is saved, since to compute it again takes longer than to write and read it."""
+"""Whether what a contraction or a scatter-add makes is saved, since to compute it again takes longer than to write and
+read it."""
 
 
 def read_arrays(
@@ -40,6 +43,7 @@ def read_arrays(
     """What is read of the forward pass to make the roots, given cotangents; `count` are the program's inputs."""
     whole = Graph(graph.dom, tuple(graph.nodes), tuple(results))
     free, small = rematerialized(whole, [False] * len(graph.dom)), statistics(whole)
+    kept = {*results, *small, *dear_arrays(graph, dear)}
     found: set[int] = set()
     seen: set[int] = set()
     todo = list(roots)
@@ -49,12 +53,7 @@ def read_arrays(
             continue
         seen.add(w)
         node = graph.node(w)
-        if w < count or (
-            node is not None
-            and not graph.late[w]
-            and not free[w]
-            and (w in results or w in small or is_dear(graph, w, dear))
-        ):
+        if w < count or (node is not None and not graph.late[w] and not free[w] and w in kept):
             found.add(w)
         elif node is not None:
             todo += node.inputs
@@ -65,10 +64,14 @@ def read_arrays(
     return sorted(found)
 
 
-def is_dear(graph: HashConsedGraph, wire: int, dear: Dear) -> bool:
-    """Whether a wire is a product of the forward pass that is saved."""
-    node = graph.node(wire)
-    return node is not None and not graph.late[wire] and contracts(node.box) and dear(node.box)
+def dear_arrays(graph: HashConsedGraph, dear: Dear) -> frozenset[int]:
+    """The products of the forward pass that are saved, and its sums of rows that integers place (scatter-adds)."""
+    whole, found = Graph(graph.dom, tuple(graph.nodes), ()), set[int]()
+    for place, wire in enumerate(graph.first):
+        box = graph.nodes[place].box
+        if not graph.late[wire] and (contracts(box) or one_hot_sum(whole, wire) is not None) and dear(box):
+            found.add(wire)
+    return frozenset(found)
 
 
 def _operands_of(graph: HashConsedGraph, wire: int, known: Collection[int]) -> set[int] | None:
