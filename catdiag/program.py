@@ -617,9 +617,10 @@ class Program(AsProgram):
 
         A program in loops or groups is one kernel: its tiles, with the options of `catdiag.planner.fit.fit` (`dtype`,
         `stages`, fixed `tiles`, the `objective`, …). Any other is cut into kernels, each with its loops, groups and
-        tiles, with the options of `catdiag.planner.partition.searching` (`dtype`, `stages`, `cuts` at most,
-        `several`); with `distribute=False` no squared distance becomes a matrix product, as it else does where rounding
-        allows it, which the plan says. Raises DoesNotFit, with what each array takes, SizeError, and as these do.
+        tiles, with the options of `catdiag.planner.partition.searching` (`dtype`, `stages`, `cuts` at most, `several`,
+        `deterministic`); with `distribute=False` no squared distance becomes a matrix product, as it else does where
+        rounding allows it, which the plan says. Raises DoesNotFit, with what each array takes, SizeError, and as these
+        do.
 
         >>> import catdiag as cd
         >>> total = cd.algorithm("q x -> q", name="total")(lambda a: cd.sum(a, "x")).stream("x").group("q")

@@ -70,6 +70,8 @@ class PlanTarget:
     """Integer inputs, by name, that say how often loops iterate which skip blocks: the width of a window."""
     products: str = "triton"
     """Who computes products: "triton", "torch", or "quickest"."""
+    deterministic: bool = False
+    """Whether no kernel may add to results in any order."""
     progress: Callable[[str], object] | None = field(default=None, repr=False, compare=False)
     """What is called with each step of the search, in words."""
 
@@ -139,7 +141,7 @@ def timed_schedules(piece: Diagram, target: PlanTarget, enough_s: float = 0.0) -
             return blocks
         return blocks and min(lengths[outer], lengths[axis]) > SHORTEST_BLOCK and (not fits or lengths[axis] > WHOLE)
 
-    for draft in drafts(flat, nested):
+    for draft in drafts(flat, nested, not target.deterministic):
         if found and min(timer.seconds for timer in found) <= enough_s:
             break
         fits, blocks = False, True

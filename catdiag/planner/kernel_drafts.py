@@ -44,7 +44,7 @@ from catdiag.rewrite.stream.multi_pass import first_form
 from catdiag.rewrite.stream.streaming import split, stream
 from catdiag.rewrite.stream.whole_axis_arrays import retained_arrays
 from catdiag.schedule.lowered_kernel import LoweredKernel
-from catdiag.schedule.scatter_add import one_hot_sums
+from catdiag.schedule.scatter_add import OneHotSum, one_hot_sums
 from catdiag.solvers.z3 import Z3, SolverInterrupted
 from catdiag.util.errors import AxisError, CatdiagError, NotFusable, NotGroupable, NotStreamable
 
@@ -160,24 +160,27 @@ class KernelDraft:
         return ", ".join([*words, *map(str, self.actions[len(self.actions) - len(self.skipped) :])]) or "as written"
 
 
-def drafts(flat: Diagram, nested: Callable[[KernelDraft, str], bool] | None = None) -> Iterator[KernelDraft]:
+def drafts(
+    flat: Diagram, nested: Callable[[KernelDraft, str], bool] | None = None, scatters: bool = True
+) -> Iterator[KernelDraft]:
     """What is tried: no stream; that with groups that add to the results which lack an axis of others, or groups of
     an axis that is on no result; each of these axes, then each axis of results in two passes; after each axis that
     is on no result also each other one in a loop inside its loop for which `nested` holds, which is asked once the
-    draft without that loop was given."""
+    draft without that loop was given. With `scatters` also, after a draft, the same in groups that add rows where
+    integers say."""
     kept = list(dict.fromkeys(n for ty in flat.cod for n in ty.names))
     axes = list(dict.fromkeys(a.name for ty in flat.graph.wire_types() for a in ty.axes if a.size != 1))
     names = [n for n in axes if any(reduces(box, n) for box in flat.boxes)]
     inner = [n for n in names if n not in kept]
     tried: list[tuple[str | None, int]] = [(None, 1), *((n, 1) for n in inner), *((n, 2) for n in kept if n in names)]
-    plain = tuple(groupable(flat))
+    plain, sums = tuple(groupable(flat)), one_hot_sums(flat) if scatters else {}
     for axis, passes in tried:
         if axis is None:
             yield KernelDraft((), plain, flat)
             groups = _with_added(flat, plain, kept)
             if groups != plain:
                 yield KernelDraft((), groups, flat, adds=True)
-            yield from _scattering(KernelDraft((), plain, flat), flat)
+            yield from _scattering(KernelDraft((), plain, flat), sums)
             rows = {ty.names[-1] for ty in flat.dom if len(ty.axes) > 1}
             for name in (n for n in inner if rows and n not in rows):  # whose groups have whole rows of arrays
                 with suppress(NotGroupable, AxisError):
@@ -188,7 +191,7 @@ def drafts(flat: Diagram, nested: Callable[[KernelDraft, str], bool] | None = No
         if draft is None:
             continue
         yield draft
-        yield from _scattering(draft, flat)
+        yield from _scattering(draft, sums)
         if passes > 1 or nested is None:
             continue
         for other in (n for n in inner if n != axis and nested(draft, n)):
@@ -220,15 +223,13 @@ def _with_added(flat: Diagram, groups: tuple[str, ...], kept: Iterable[str]) -> 
     return groups
 
 
-def _scattering(draft: KernelDraft, flat: Diagram) -> Iterator[KernelDraft]:
-    """The same loops in groups that add rows to results where integers say, where results are such sums."""
-    sums = one_hot_sums(flat)
-    if not sums:
-        return
+def _scattering(draft: KernelDraft, sums: Mapping[int, OneHotSum]) -> Iterator[KernelDraft]:
+    """The same loops in groups that add rows to results where integers say, where some results are such sums."""
     placed = {name for found in sums.values() for name in found.axes}
     summed = dict.fromkeys(name for found in sums.values() for name in found.summed)
+    kept = (n for ty in draft.streamed.cod for n in ty.names if n not in placed)
     groups: tuple[str, ...] = ()
-    for axis in (*summed, *(n for ty in flat.cod for n in ty.names if n not in placed)):
+    for axis in (*summed, *kept) if sums else ():
         if axis not in (*groups, *(streamed for streamed, _ in draft.streams)):
             with suppress(NotGroupable, AxisError):
                 find(draft.streamed, (*groups, axis), accumulate=True)

@@ -99,7 +99,8 @@ def plan(
         found = Plan.of(derivation, fit(derivation, hardware, sizes, **options))
     else:
         found = _cut(derivation, hardware, sizes, **options)
-    return replace(found, seconds=time.perf_counter() - start, dtypes=options.get("dtype", "bf16"))
+    said = {"dtypes": options.get("dtype", "bf16"), "deterministic": options.get("deterministic", False)}
+    return replace(found, seconds=time.perf_counter() - start, **said)
 
 
 def _cut(derivation: Derivation, hardware: Hardware | str, sizes: Mapping[str, int], **options: Any) -> Plan:
@@ -176,6 +177,7 @@ def searching(
     cuts: int | None = None,
     several: bool = False,
     products: Literal["triton", "torch", "quickest"] = "triton",
+    deterministic: bool = False,
     ask: Z3 | None = None,
     progress: Callable[[str], object] | None = None,
 ) -> PartitionSearch:
@@ -189,10 +191,11 @@ def searching(
     once, also where the model has one kernel for as quick. `products` says who computes products of two arrays in
     bf16 or fp16: "triton", kernels that are written; "torch", which has them from cuBLAS, but for products of products
     that one kernel makes (attention); or, of a kernel that is a product and nothing else, "quickest", as is predicted.
-    That torch computes a product is assumed, and said (`catdiag.planner.library_products`). `progress` is called with
-    each step in words: "proving kernel 2 of 7, which makes Q". Raises DoesNotFit where no way fits, with what the
-    least of them would need; SizeError for sizes that are missing; CatdiagError for a diagram that runs in loops or
-    groups already, and NotFusable for one without a box at work, and for `several` of one box.
+    That torch computes a product is assumed, and said (`catdiag.planner.library_products`). Where it is to be
+    `deterministic`, no kernel adds rows in any order (scatter-adds). `progress` is called with each step in words:
+    "proving kernel 2 of 7, which makes Q". Raises DoesNotFit where no way fits, with what the least of them would need;
+    SizeError for sizes that are missing; CatdiagError for a diagram that runs in loops or groups already, and
+    NotFusable for one without a box at work, and for `several` of one box.
     """
     if runs_in_kernels(diagram):
         raise CatdiagError("the diagram runs in loops or groups already: ask for its plan before it is derived")
@@ -203,7 +206,7 @@ def searching(
     check_sizes(diagram, {**sizes, **scalars}, scalars)
     check_cuts(cuts, several)
     require(products in ("triton", "torch", "quickest"), "products", products, "'triton', 'torch' or 'quickest'")
-    target = PlanTarget(chips.get(hardware), sizes, dtype, stages, scalars, products, progress)
+    target = PlanTarget(chips.get(hardware), sizes, dtype, stages, scalars, products, deterministic, progress)
     solver = ask or shared()
     row = StageSequence(diagram)
     if not row.stages:

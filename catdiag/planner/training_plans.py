@@ -49,10 +49,12 @@ def training_plans(
     dtype: str | Mapping[str, str],
     wrt: Sequence[int],
     ask: Z3 | None = None,
+    deterministic: bool = False,
 ) -> TrainingPlans:
     """The plans of a program's forward pass, and of the backward pass to its inputs `wrt` (numbers).
 
-    `dtype` is that of the program's arrays, or theirs by name. Raises NotDifferentiable and NotProved, and as
+    `dtype` is that of the program's arrays, or theirs by name; `deterministic` as of
+    `catdiag.planner.partition.searching`. Raises NotDifferentiable and NotProved, and as
     `catdiag.planner.partition.plan` does.
 
     >>> import catdiag as cd
@@ -82,7 +84,8 @@ def training_plans(
         given = {n: kind for n, ty, kind in zip(names, arrays, kinds, strict=True) if ty.element not in STORED}
         given["*"] = rest_type(dtype)
         needed = given_sizes(diagram)
-        plans.append(plan(diagram, chip, {n: size for n, size in sizes.items() if n in needed}, dtype=given))
+        lengths = {n: size for n, size in sizes.items() if n in needed}
+        plans.append(plan(diagram, chip, lengths, dtype=given, deterministic=deterministic))
     return TrainingPlans(passes, *plans)
 
 
@@ -115,6 +118,6 @@ def training_kernels(planned: Plan, wrt: tuple[int, ...]) -> TrainingKernels:
     as `training_plans` and `Plan.compile` do."""
     assert planned.chip is not None, "a plan is for a chip"
     ask = planned.derivation.ask
-    made = training_plans(planned.source, planned.chip, planned.sizes, planned.dtypes, wrt, ask)
+    made = training_plans(planned.source, planned.chip, planned.sizes, planned.dtypes, wrt, ask, planned.deterministic)
     forward, backward = (plan.compile().at(sizes=planned.sizes) for plan in (made.forward, made.backward))
     return TrainingKernels(made.passes, forward, backward)

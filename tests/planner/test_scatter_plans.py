@@ -27,3 +27,10 @@ def test_gradients_of_embeddings_are_scatter_adds() -> None:
     gradient = cd.library.get("embedding").grad(wrt="table")
     plan = gradient.plan("H200", {"t": 4096, "d": 768, "v": 30522}, dtype="bf16")
     assert "scatter-add" in str(plan)
+
+
+def test_a_deterministic_plan_has_none() -> None:
+    sizes = {"t": 4096, "d": 768, "v": 30522}
+    plan = rows.plan("H200", sizes, dtype="bf16", deterministic=True)
+    assert "scatter-add" not in str(plan) and plan.deterministic
+    assert plan.time_s > rows.plan("H200", sizes, dtype="bf16").time_s

@@ -110,7 +110,8 @@ class AddedLines:
             names = " and ".join(array.name for array in scattered)
             yield "if deterministic:"
             yield f'    raise ValueError("entries are added to {names} at positions that integers say, by atomic "'
-            yield '                     "additions in no fixed order: expected deterministic=None")'
+            yield '                     "additions in no fixed order: expected deterministic=None, or a plan with "'
+            yield '                     "deterministic=True")'
 
     def before(self, kernel: KernelSpec) -> Iterator[str]:
         """What clears the arrays that a kernel adds to, or allocates some for parts."""
