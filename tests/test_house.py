@@ -215,6 +215,7 @@ LONG_FILES = {
 }
 MANY_PARAMETERS = {
     "catdiag.measure.bench_case.case_of": "fields of a benchmark case, by keyword",
+    "catdiag.planner.partition.searching": "options of a plan, by keyword",
     "catdiag.measure.profile.expected_counters.point_of": "options of a launch, by keyword",
     "catdiag.simulate.multi_level_machine.count_levels": "options of a run, by keyword: those of its formulas",
     "catdiag.testing.assert_counts.assert_counts_match": "options of a test, by keyword: what it does not draw",
