@@ -15,6 +15,7 @@ from catdiag.kernel.terms import (
     leaves,
     open_body,
     size,
+    term_data,
 )
 from catdiag.prover.normal_form.normalize import Normalizer
 from catdiag.prover.subterms import subterms
@@ -97,3 +98,13 @@ def condition_of_normal_terms(ctx: Context, condition: Term, search: Normalizer)
         return fn("not", fn(inner.op, *parts))
     parts = [search.normal(ctx, a, (k,)) for k, a in enumerate(condition.args)]
     return fn(condition.op, *parts)
+
+
+def positive_of_nonzero(ctx: Context, condition: Term, search: Normalizer) -> Term:
+    """`0 < t` for `t ≠ 0`, where t is at least 0 by its form, which its normal form need not show; else the
+    condition."""
+    inner = condition.args[0] if condition.op == "not" else condition
+    t = next((a for a in inner.args if a != ZERO), ZERO)
+    if inner is condition or inner.op != "eq" or ZERO not in inner.args or not ctx.nonnegative(t):
+        return condition
+    return search.attempt(ctx, condition, (), "same", term_data(fn("lt", ZERO, t)))

@@ -39,6 +39,7 @@ from catdiag.prover.goal_forms import (
     nonzero_sum,
     normal_condition,
     of_signs,
+    positive_of_nonzero,
     undecided_size,
 )
 from catdiag.prover.lemmas.element_bounds import excluded_value, steps_by_element
@@ -436,7 +437,8 @@ class Finder(Checker):
     def further_facts(
         self, defined: Sequence[Obligation], facts: tuple[Fact, ...], names: Mapping[str, str], proof: Json
     ) -> tuple[Fact, ...]:
-        """That sums are not 0, in words in which maxima are known to be real: without their positive factors."""
+        """That sums are not 0, and are above 0 where they are not below, in words in which maxima are known to be real:
+        without their positive factors."""
         reals = tuple(f for f in facts if f.condition.op == "real")
         found: list[Fact] = []
         for k, owed in enumerate(defined if reals and not self.brief else ()):
@@ -445,8 +447,12 @@ class Finder(Checker):
             search = Normalizer(self.work)
             try:
                 ctx = owed.context(Context(self.ask, {}, reals, names))
-                inner = condition_of_normal_terms(ctx, owed.condition, search).args[0]
-                condition = fn("not", search.attempt(ctx, inner, (0,), "difference"))
+                condition = positive_of_nonzero(ctx, owed.condition, search)
+                condition = condition_of_normal_terms(ctx, condition, search)
+                if condition.op == "not":
+                    condition = fn("not", search.attempt(ctx, condition.args[0], (0,), "difference"))
+                else:
+                    condition = search.attempt(ctx, condition, (), "difference")
             except (KernelError, RecursionError):
                 continue
             new = [fact for fact in owed.saying(condition) if fact not in facts]

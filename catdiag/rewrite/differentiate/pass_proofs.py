@@ -37,10 +37,10 @@ def stages(
     arrays = {*bases, *(w for w in cone if _is_made(graph, w))} - opened - before
     kept = {*changed, *arrays} - {w for w in later if w not in before} - _of_no_input(graph, cone)
     readers = {w: _reads(graph, becomes[w], kept) & before for w in changed if graph.late[w]}
-    early = [w for w in cone if not graph.late[w] and (w in kept or w in arrays & later or w in roots)]
+    early = [w for w in cone if not graph.late[w] and (w in kept or w in before or w in arrays & later or w in roots)]
     results = {w: _reads(graph, w, kept) & before for w in early if w not in kept}
-    order: dict[Pair, None] = {(w, w): None for w in early if w not in before and not results.get(w)}
-    moved = {w for w, _ in order if w in kept and becomes.get(w, w) != w}
+    order: dict[Pair, None] = {(w, w): None for w in early if not results.get(w)}
+    moved = {w for w, _ in order if w in kept - before and becomes.get(w, w) != w}
     done = set[int]()
 
     def place(wire: int) -> None:
