@@ -183,6 +183,11 @@ class Finder(Checker):
             if sum_ is not None:
                 record["steps"] = [*search.steps, ["decide", [], sum_]]
                 return
+            for k, part in enumerate(found.args if found.op == "or" else ()):
+                sum_ = combination(ctx, part) if part.op in ("lt", "le") else None
+                if sum_ is not None:
+                    record["steps"] = [*search.steps, ["decide", [k], sum_], ["logic", []]]
+                    return
             if self._closes(ctx, found):
                 record.update(steps=search.steps, close="field")
                 return

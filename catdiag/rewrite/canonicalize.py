@@ -4,7 +4,7 @@ search for a stream.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from fractions import Fraction
 
 from catdiag.category.diagram import Diagram, Graph, Node, of_graph, reachable
@@ -12,6 +12,7 @@ from catdiag.category.graph_writer import GraphWriter
 from catdiag.category.index_maps import Read
 from catdiag.category.op_facts import reduced_axes
 from catdiag.category.ops import Box, Einsum, Map, Reduce, Rename, View, einsum_box, map_box, reduce_box, reindex_box
+from catdiag.category.scalars import ScalarFunction
 from catdiag.category.types import ArrayType, Ty
 from catdiag.rewrite.hash_consed_graph import HashConsedGraph
 
@@ -216,3 +217,45 @@ def with_masked_exponents(flat: Diagram) -> Diagram | None:
         for terms, outputs, _ in (masks_in_exponents(flat, above), masks_in_exponents(flat, ()))
     )
     return None if made.graph == plain.graph else made
+
+
+_OPPOSITE: Mapping[ScalarFunction, ScalarFunction] = {"lt": "le", "le": "lt"}
+
+
+def with_conjunctive_masks(flat: Diagram) -> Diagram:
+    """A flat diagram with masks that choose where one of several conditions holds as masks that choose where the
+    opposite of each does, in one conjunction: what is known of each part of it is found part by part.
+
+    `where(a or b, s, t)` becomes `where(not a and not b, t, s)`, and of integers `not i < j` is `j ≤ i`.
+
+    >>> import catdiag as cd
+    >>> f = cd.algorithm("x, bool[x], bool[x] -> x")(lambda a, m, n: cd.where(m | n, -cd.inf, a))
+    >>> [box.name for box in with_conjunctive_masks(f.diagram).boxes]
+    ['-inf', 'not', 'not', 'and', 'where']
+    """
+    terms = HashConsedGraph(flat.dom)
+    now = list(range(len(flat.dom)))
+    changed = False
+    for node in flat.graph.nodes:
+        wires = [now[w] for w in node.inputs]
+        if node.box.op == Map("where") and terms.function_of(wires[0]) == "or":
+            condition, *branches = wires
+            chosen = terms.map("where", _opposite(terms, condition), *reversed(branches), line=node.box.line)
+            now.append(terms.cast(chosen, node.box.cod[0]))
+            changed = True
+            continue
+        start = terms.add(node.box, wires)
+        now.extend(range(start, start + len(node.box.cod)))
+    return canonical_graph(terms, [now[w] for w in flat.graph.outputs], flat) if changed else flat
+
+
+def _opposite(terms: HashConsedGraph, condition: int) -> int:
+    """The opposite of a condition: of a disjunction, the conjunction of opposites."""
+    fn, node = terms.function_of(condition), terms.node(condition)
+    if node is not None and fn == "or":
+        return terms.map("and", *(_opposite(terms, w) for w in node.inputs))
+    if node is not None and fn == "not":
+        return node.inputs[0]
+    if node is not None and fn in _OPPOSITE and terms.types[node.inputs[0]].element == "int":
+        return terms.map(_OPPOSITE[fn], *reversed(node.inputs))
+    return terms.map("not", condition)

@@ -11,10 +11,11 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 
 from catdiag.category.box_types import check_box
 from catdiag.category.diagram import Diagram, Graph, Node, with_boxes
-from catdiag.category.ops import Box, FoldOp, GroupOp, Index, Rename, const_box
+from catdiag.category.ops import Box, FoldOp, GroupOp, Index, Map, Rename, const_box
 from catdiag.category.substitution import inline
 from catdiag.category.traversal import all_boxes
 from catdiag.frontend.builder import program
@@ -339,8 +340,8 @@ class _Bounds:
         return None
 
     def _affine(self, wire: int) -> tuple[int, list[tuple[int, int]]] | None:
-        """A wire as c·p plus a list of signed wires that do not depend on the axis; None where it is not of
-        this form.
+        """A wire as c·p plus a list of wires, each with a whole factor, that do not depend on the axis; None where
+        it is not of this form.
         """
         coefficient, rest = 0, []
         todo = [(1, wire)]
@@ -348,6 +349,8 @@ class _Bounds:
             sign, w = todo.pop()
             node = self.graph.node(w)
             value = self.graph.const_value(w)
+            if sign == 0:
+                continue
             if w in self.places:
                 coefficient += sign
             elif value is not None and value.denominator == 1:
@@ -356,6 +359,8 @@ class _Bounds:
                 return None
             elif self.axis not in self.graph.names(w):
                 rest.append((sign, w))
+            elif node is not None and (scaled := self._times_integer(node)) is not None:
+                todo.append((sign * scaled[0], scaled[1]))
             elif node is not None and self.graph.function_of(w) in ("add", "sub", "neg"):
                 second = -sign if self.graph.function_of(w) == "sub" else sign
                 first = -sign if self.graph.function_of(w) == "neg" else sign
@@ -366,14 +371,25 @@ class _Bounds:
                 return None
         return coefficient, rest
 
+    def _times_integer(self, node: Node) -> tuple[int, int] | None:
+        """The number and the wire of which a box makes the product; None for another box."""
+        if node.box.op == Map("mul"):
+            for factor, other in (node.inputs, node.inputs[::-1]):
+                value = self.graph.const_value(factor)
+                if value is not None and value.denominator == 1:
+                    return int(value), other
+        return None
+
     def _sum(self, plus: list[tuple[int, int]], minus: list[tuple[int, int]]) -> int:
         signed = [*plus, *((-s, w) for s, w in minus)]
         total: int | None = None
-        for sign, w in sorted(signed, key=lambda p: (-p[0], p[1])):
+        for number, w in sorted(signed, key=lambda p: (-p[0], p[1])):
+            times = self.graph.add(const_box(Fraction(abs(number)), "int"), ())
+            term = w if abs(number) == 1 else self.graph.map("mul", times, w)
             if total is None:
-                total = w if sign > 0 else self.graph.map("neg", w)
+                total = term if number > 0 else self.graph.map("neg", term)
             else:
-                total = self.graph.map("add" if sign > 0 else "sub", total, w)
+                total = self.graph.map("add" if number > 0 else "sub", total, term)
         return self.graph.size(0) if total is None else total
 
     def _plus_one(self, wire: int) -> int:

@@ -15,13 +15,16 @@ from types import MappingProxyType
 
 from catdiag.category.diagram import Diagram, of_graph
 from catdiag.category.graph_writer import GraphWriter
+from catdiag.category.index_maps import Reindex
 from catdiag.category.op_facts import contracts
+from catdiag.category.ops import INDEX_MAPS, reindex_box
 from catdiag.category.types import ArrayType
 from catdiag.kernel.terms import KernelError
 from catdiag.prover.api import Interrupted, Theorem, certify_equation
 from catdiag.prover.composites import OpenPart, certify_through
 from catdiag.prover.proof_search import OpenGoal
 from catdiag.rewrite.derivation import NotProved, titled
+from catdiag.rewrite.differentiate.box_derivatives import derivative
 from catdiag.rewrite.differentiate.gradient import Inputs, Outputs, chosen_inputs, chosen_outputs, further_names
 from catdiag.rewrite.differentiate.linear_maps import broadcast
 from catdiag.rewrite.differentiate.pass_proofs import stages
@@ -171,6 +174,7 @@ def _passes(
 
 
 Stages = Sequence[Sequence[tuple[int, int]]]
+_INVERSE: Mapping[str, str] = {"merge": "split", "split": "merge"}
 
 
 def _proved(ask: Z3, sides: tuple[Diagram, Diagram], whole: Diagram, ways: Sequence[Stages]) -> Theorem:
@@ -228,7 +232,7 @@ def _through_results(
 ) -> tuple[list[int], Mapping[int, int]]:
     """The wires with sums of products taken through results: `Σ_x p·(Σ_v u·w)` as `Σ_v u·r` with a result
     `r = Σ_x p·w`; and what each wire that changes has become."""
-    products = [(w, p) for w in results for p in _branches(graph, w) if _factors(graph, p) is not None]
+    products = [(r, p) for w in results for r, p in _products_of(graph, w)]
     change: dict[int, int] = {}
     for wire in graph.cone(roots):
         if products and graph.late[wire] and _factors(graph, wire) is not None:
@@ -239,29 +243,62 @@ def _through_results(
     return [becomes.get(w, w) for w in roots], becomes
 
 
-def _branches(graph: HashConsedGraph, wire: int) -> tuple[int, ...]:
-    """A wire, and what it is where it is chosen: of rows without any key 0, say, whose gradients are 0 too."""
-    return wire, *operands(graph, wire, "where")[1:]
+def _products_of(graph: HashConsedGraph, result: int) -> Iterator[tuple[int, int]]:
+    """Sums of products that a result holds, each with what has its values: the result, which may choose it (of rows
+    without any key it is 0, say, and gradients are 0 too), or the result in the arrangement that the sum had."""
+    todo = [(result, result)]
+    while todo:
+        r, p = todo.pop()
+        node = graph.node(p)
+        if _factors(graph, p) is not None:
+            yield r, p
+        todo += [(r, branch) for branch in operands(graph, p, "where")[1:]]
+        if node is not None and isinstance(node.box.op, Reindex) and node.box.op.kind in _INVERSE:
+            inverse = Reindex(_INVERSE[node.box.op.kind], node.box.op.axis)
+            todo.append((graph.add(reindex_box(inverse, [graph.types[r]], node.box.line), [r]), node.inputs[0]))
 
 
 def _through(graph: HashConsedGraph, result: int, product: int, wire: int) -> Iterator[int]:
     """The wire through a result that is a product, perhaps where it is chosen only, in each way that there is."""
-    factors, summed = _factors(graph, wire), _summed(graph, wire)
+    factors, of_product = _factors(graph, wire), _factors(graph, product)
     for p, m in () if factors is None else (factors, factors[::-1]):
-        inner = _factors(graph, m)
-        if inner is None or graph.late[p]:
-            continue
-        for u, w in (inner, inner[::-1]):
-            bound = _summed(graph, m)
+        for part, w in () if of_product is None or graph.late[p] else (of_product, of_product[::-1]):
+            whole = _of_part(graph, p, m, part)
+            inner = None if whole is None else _factors(graph, whole)
+            if whole is None or inner is None or w not in inner:
+                continue
+            u = inner[inner[0] == w]
+            summed = {*graph.names(part), *graph.names(whole)} - set(graph.names(wire))
             if (
-                sorted(_factors(graph, product) or ()) == sorted((p, w))
-                and _summed(graph, product) == summed
+                _summed(graph, product) == summed
                 and not summed & set(graph.names(u))
-                and not bound & set(graph.names(p))
+                and not _summed(graph, whole) & set(graph.names(part))
             ):
                 known = graph.names(result)
                 names = sorted(graph.names(wire), key=lambda n: known.index(n) if n in known else len(known))
                 yield graph.einsum((u, result), names, graph.nodes[graph.maker[wire]].box.line)
+
+
+def _of_part(graph: HashConsedGraph, p: int, m: int, part: int) -> int | None:
+    """An array m' with `Σ p·m = Σ part·m'`, where the part is read from p, and m is m' put back there (the transpose of
+    that); None where it is not so."""
+    reads: list[int] = []
+    while part != p:
+        node = graph.node(part)
+        if node is None or not isinstance(node.box.op, INDEX_MAPS):
+            return None
+        reads.append(part)
+        part = node.inputs[0]
+    found: int | None = m
+    for read in reversed(reads):
+        node, maker = graph.node(read), None if found is None else graph.node(found)
+        assert node is not None
+        local = derivative(graph, node.box, node.inputs, [read])
+        given = () if maker is None else maker.inputs
+        found = next(
+            (w for w in given if graph.names(w) == graph.names(read) and local.pull(graph, [w])[0] == found), None
+        )
+    return found
 
 
 def _factors(graph: HashConsedGraph, wire: int) -> tuple[int, int] | None:

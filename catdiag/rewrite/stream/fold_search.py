@@ -20,7 +20,12 @@ from catdiag.category.op_facts import cast_dtype
 from catdiag.category.ops import Box, FoldOp, GroupOp
 from catdiag.category.substitution import inline
 from catdiag.category.types import Axis
-from catdiag.rewrite.canonicalize import reads_before_maps, reduce_last, with_masked_exponents
+from catdiag.rewrite.canonicalize import (
+    reads_before_maps,
+    reduce_last,
+    with_conjunctive_masks,
+    with_masked_exponents,
+)
 from catdiag.rewrite.graph_builder import NotInScope
 from catdiag.rewrite.hash_consed_graph import HashConsedGraph
 from catdiag.rewrite.stream.cascade import Cascade, reduces
@@ -48,7 +53,17 @@ def candidates(diagram: Diagram, axis: str, taken: Collection[str] = (), plain: 
     decide. No component gets a name in `taken`. With `plain`, there are no selections, and nothing is moved out of
     reductions. Raises as `find` does.
     """
-    flat = reads_before_maps(inline(diagram), axis)
+    flat = inline(diagram)
+    conjunctive = with_conjunctive_masks(flat)
+    yield from _of_rows(flat, axis, taken, plain)
+    if conjunctive is not flat:
+        # What a masked element owes is known where a conjunction holds, on each block too.
+        yield from _of_rows(conjunctive, axis, taken, plain)
+
+
+def _of_rows(flat: Diagram, axis: str, taken: Collection[str], plain: bool) -> Iterator[Streamed]:
+    """The streamed forms of a flat diagram with its masks as they are; see `candidates`."""
+    flat = reads_before_maps(flat, axis)
     try:
         yield from _candidates(reduce_last(flat, axis), axis, taken, plain)
     except NotStreamable:
