@@ -43,6 +43,7 @@ from catdiag.rewrite.stream.fold_search import axis_of
 from catdiag.rewrite.stream.multi_pass import first_form
 from catdiag.rewrite.stream.streaming import split, stream
 from catdiag.rewrite.stream.whole_axis_arrays import retained_arrays
+from catdiag.schedule.live_ranges import multiplies
 from catdiag.schedule.lowered_kernel import LoweredKernel
 from catdiag.schedule.scatter_add import OneHotSum, one_hot_sums
 from catdiag.solvers.z3 import Z3, SolverInterrupted
@@ -165,9 +166,9 @@ def drafts(
 ) -> Iterator[KernelDraft]:
     """What is tried: no stream; that with groups that add to the results which lack an axis of others, or groups of
     an axis that is on no result; each of these axes, then each axis of results in two passes; after each axis that
-    is on no result also each other one in a loop inside its loop for which `nested` holds, which is asked once the
-    draft without that loop was given. With `scatters` also, after a draft, the same in groups that add rows where
-    integers say."""
+    is on no result also groups of another one that a product is summed over too, which add their parts; and each other
+    one in a loop inside its loop for which `nested` holds, which is asked once the draft without that loop was given.
+    With `scatters` also, after a draft, the same in groups that add rows where integers say."""
     kept = list(dict.fromkeys(n for ty in flat.cod for n in ty.names))
     axes = list(dict.fromkeys(a.name for ty in flat.graph.wire_types() for a in ty.axes if a.size != 1))
     names = [n for n in axes if any(reduces(box, n) for box in flat.boxes)]
@@ -194,6 +195,10 @@ def drafts(
         yield from _scattering(draft, sums)
         if passes > 1 or nested is None:
             continue
+        for other in (n for n in inner if n != axis and _sums_over_both(flat, axis, n)):
+            with suppress(NotGroupable, AxisError):
+                find(draft.streamed, (*draft.groups, other), accumulate=True)
+                yield replace(draft, groups=(*draft.groups, other), adds=True)
         for other in (n for n in inner if n != axis and nested(draft, n)):
             within = _streamed(draft.streamed, draft, other, 1, ())
             if within is not None and _has_nested_loops(within.streamed):
@@ -238,6 +243,11 @@ def _scattering(draft: KernelDraft, sums: Mapping[int, OneHotSum]) -> Iterator[K
         if groups:
             find(draft.streamed, groups, accumulate=True, scatter=True)
             yield replace(draft, groups=groups, adds=True, scatters=True)
+
+
+def _sums_over_both(flat: Diagram, axis: str, other: str) -> bool:
+    """Whether a product of a diagram is summed over both axes: over the heads that share keys, and over queries."""
+    return any(multiplies(box) and reduces(box, axis) and reduces(box, other) for box in flat.boxes)
 
 
 def window_axes(diagram: Diagram) -> set[str]:

@@ -38,7 +38,7 @@ from catdiag.planner.multi_kernel_plan import Plan, continued
 from catdiag.planner.partition_alternative import PartitionAlternative
 from catdiag.planner.plan import KernelPlan, spelled_out
 from catdiag.planner.plan_request import FitOptions, check_cuts, check_sizes
-from catdiag.planner.recomputed_stages import recomputed_rows, saves_more
+from catdiag.planner.recomputed_stages import RecomputedStages, recomputed_rows, saves_more
 from catdiag.prover.api import Interrupted
 from catdiag.rewrite.contraction_order import Reassociation, equal_forms, form_by_terms, ordered
 from catdiag.rewrite.derivation import Derivation, derivation_of
@@ -297,12 +297,21 @@ class PartitionSearch(EmittedKernelSearch):
         if self.target.products != "triton":
             return found
         saved = {w for _, end in self._taken[:-1] for w in self.row.crossing(end)}
-        rows = recomputed_rows(self.row, saved, found.time_s, self.target)
+        rows: list[tuple[RecomputedStages, Reassociation | None]] = [
+            (row, self.form) for row in recomputed_rows(self.row, saved, found.time_s, self.target)
+        ]
+        merged = self.form is not None and bool(self.form.action.merged)
+        for row, form in rows if merged else ():  # loops over merged axes skip no masked blocks
+            assert form is not None
+            plain = RecomputedStages(form.source, saves=row.saves)
+            if all(other is not None or made.checkpoints != plain.checkpoints for made, other in rows):
+                rows = [*rows, (plain, None)]
         limit = found.time_s * (MORE_SAVED if saves_more(self.row, saved, self.target) else 1)
         others = [
             replace(
                 self,
-                row=r,
+                row=row,
+                form=form,
                 otherwise=None,
                 _known={},
                 _segments={},
@@ -313,7 +322,7 @@ class PartitionSearch(EmittedKernelSearch):
                 _retimed_stages=set(),
                 _timed_ways=[],
             )
-            for r in rows
+            for row, form in rows
         ]
         timed = [(other.settled(limit), k) for k, other in enumerate(others)]
         for seconds, k in sorted(timed):

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from catdiag.category.diagram import Diagram, of_graph
+from catdiag.category.index_maps import Reindex
 from catdiag.category.op_facts import elementwise
 from catdiag.category.ops import Box, Reduce
 from catdiag.category.types import BYTES, ArrayType, Ty, size_value
@@ -99,6 +100,15 @@ class RecomputedStages(StageSequence):
             self._crossing[end] = tuple(sorted(w for w in read if w >= len(graph.dom)))
         return self._crossing[end]
 
+    def _is_rearranged(self, wire: int) -> bool:
+        """Whether only splitting and merging axes makes a wire of the checkpoint that it is a view of."""
+        while wire != self.root[wire]:
+            node = self.graph.nodes[self.maker[wire]]
+            if not isinstance(node.box.op, Reindex) or node.box.op.kind not in ("split", "merge"):
+                return False
+            wire = node.inputs[0]
+        return True
+
     def segment_diagram(self, start: int, end: int) -> Diagram:
         """The stages from `start` to before `end` as a diagram, which is the segment's or means the same."""
         own = self.segment(start, end).diagram
@@ -107,8 +117,10 @@ class RecomputedStages(StageSequence):
     def _segment(self, start: int, end: int) -> Segment:
         own = self.checkpoints[start:end]
         whole = start == 0 and end == len(self.stages)
-        # A result that is a view of a checkpoint is made by the kernel: a copy after it would be a kernel more.
-        ends = [w for w in dict.fromkeys(self.graph.outputs) if self.root[w] in own]
+        # A result that is a view of a checkpoint is made by the kernel: a copy after it would be a kernel more. One with
+        # axes split or merged has the same entries in the same order, and is no copy.
+        results = [w for w in dict.fromkeys(self.graph.outputs) if self.root[w] in own]
+        ends = [*dict.fromkeys(self.root[w] if self._is_rearranged(w) else w for w in results)]
         later = set(self.crossing(end)) - set(ends)
         makes = list(self.graph.outputs) if whole else [*(w for w in own if w in later), *ends]
         inputs = range(len(self.graph.dom))

@@ -121,9 +121,11 @@ class _WithGradient:
     dear: Dear
 
     def saved_type(self, wire: int) -> ArrayType:
-        """The type of a saved array, with its axes in the order in which the program's inputs and results have them."""
+        """The type of a saved array, with its axes in the order in which the program's inputs and results have them, or
+        products of them."""
         ty = self.graph.types[wire]
-        known = dict.fromkeys(name for one in (*self.diagram.cod, *self.diagram.dom) for name in one.names)
+        axes = (axis for one in (*self.diagram.cod, *self.diagram.dom) for axis in one.axes)
+        known = dict.fromkeys(part.name for axis in axes for part in (axis, *axis.parts))
         place = {name: k for k, name in enumerate(known)}
         return ArrayType(tuple(sorted(ty.axes, key=lambda a: place.get(a.name, len(place)))), ty.element)
 
