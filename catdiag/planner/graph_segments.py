@@ -26,6 +26,7 @@ from catdiag.category.ops import Box, Call, Einsum, Generic, GroupOp, array_name
 from catdiag.category.substitution import inline
 from catdiag.category.types import STORED
 from catdiag.planner.saved_views import inlined, saved_views
+from catdiag.planner.stage_orders import StageOrder, depth_first, pointwise_first
 from catdiag.prover.congruence import has_generators
 from catdiag.rewrite.fuse import assigned
 from catdiag.schedule.element_widths import cast_type, width
@@ -78,21 +79,22 @@ class Segment:
 
 @dataclass
 class StageSequence:
-    """The stages of a diagram in stored order. `opened` opens named boxes first; with `depth_first`, each stage comes
-    right after what only it needs, so that a kernel may be of stages between which the program says something else.
+    """The stages of a diagram in stored order. `opened` opens named boxes first. In the order "depth" each stage comes
+    right after what only it needs, so that a kernel may be of stages between which the program says something else;
+    with "pointwise", functions of what is made come before further products, so that one kernel makes all of them.
 
     >>> import catdiag as cd
     >>> made = cd.algorithm("m k, n k -> m n")(
     ...     lambda A, B: cd.einsum("m k, n k -> m n", *(X / s for X, s in [(X, cd.sum(X, "k")) for X in (A, B)])))
     >>> def names(row):
     ...     return [row.graph.nodes[places[-1]].box.name for places in row.stages]
-    >>> names(StageSequence(made.diagram)), names(StageSequence(made.diagram, depth_first=True))
+    >>> names(StageSequence(made.diagram)), names(StageSequence(made.diagram, order="depth"))
     (['sum[k]', 'sum[k]', 'div', 'div', 'einsum'], ['sum[k]', 'div', 'sum[k]', 'div', 'einsum'])
     """
 
     diagram: Diagram
     opened: bool = False
-    depth_first: bool = False
+    order: StageOrder = "stored"
     stages: list[list[int]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -144,7 +146,7 @@ class StageSequence:
             else:
                 self.stage.update(dict.fromkeys([*before, place], len(self.stages)))
                 self.stages.append([*before, place])
-        if self.depth_first:
+        if self.order != "stored":
             self._order_stages()
         self._last: dict[int, int] = {}  # the last stage that reads an array
         for w, places in readers.items():
@@ -157,31 +159,31 @@ class StageSequence:
         self.names = self._names()
 
     def _order_stages(self) -> None:
-        """Puts stages in the order in which a search from the results, depth first, has all that they read."""
-        nodes, count = self.graph.nodes, len(self.stages)
+        """Puts stages in an order in which each comes after all that it reads."""
+        nodes = self.graph.nodes
         reads: list[list[int]] = []
         for k, places in enumerate(self.stages):
             made = [self.maker[self.root[w]] for p in places for w in nodes[p].inputs if not self.free[w]]
             reads.append([m for m in dict.fromkeys(self.stage[p] for p in made if p in self.stage) if m != k])
-        order: dict[int, None] = {}
-        ends = dict.fromkeys(self._by(w) for w in self.graph.outputs)
-        stack = [k for k in reversed([*ends, *range(count)]) if k >= 0]
-        while stack:
-            waits = [m for m in reads[stack[-1]] if m not in order]
-            if waits:
-                stack.append(waits[0])
-            else:
-                order[stack.pop()] = None
+        if self.order == "depth":
+            order = depth_first(reads, [self._by(w) for w in self.graph.outputs])
+        else:
+            order = pointwise_first(reads, [all(pointwise(nodes[p].box) for p in places) for places in self.stages])
         places_of = {k: n for n, k in enumerate(order)}
         self.stages = [self.stages[k] for k in order]
         self.stage = {place: places_of[k] for place, k in self.stage.items()}
 
     def reordered(self, most: int) -> list[StageSequence]:
-        """The row depth first, if that is another order and it has no more than `most` stages."""
+        """The row depth first, and with pointwise stages first, where these are other orders and it has no more than
+        `most` stages."""
         if len(self.stages) > most:
             return []
-        row = StageSequence(self.diagram, self.opened, True)
-        return [] if row.stages == self.stages else [row]
+        found = [self]
+        orders: tuple[StageOrder, ...] = ("depth", "pointwise")
+        for order in orders:
+            row = StageSequence(self.diagram, self.opened, order)
+            found += [row] if all(row.stages != other.stages for other in found) else []
+        return found[1:]
 
     def _names(self) -> dict[int, str]:
         """The names of all arrays: the user's variables, or what makes them; with a number where others that may be

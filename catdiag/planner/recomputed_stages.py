@@ -117,8 +117,8 @@ class RecomputedStages(StageSequence):
     def _segment(self, start: int, end: int) -> Segment:
         own = self.checkpoints[start:end]
         whole = start == 0 and end == len(self.stages)
-        # A result that is a view of a checkpoint is made by the kernel: a copy after it would be a kernel more. One with
-        # axes split or merged has the same entries in the same order, and is no copy.
+        # A result that is a view of a checkpoint is made by the kernel: a copy after it would be a kernel more. With
+        # axes split or merged it has the same entries in the same order, and is no copy.
         results = [w for w in dict.fromkeys(self.graph.outputs) if self.root[w] in own]
         ends = [*dict.fromkeys(self.root[w] if self._is_rearranged(w) else w for w in results)]
         later = set(self.crossing(end)) - set(ends)

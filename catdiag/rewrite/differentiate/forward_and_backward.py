@@ -278,7 +278,8 @@ def _through(graph: HashConsedGraph, result: int, product: int, wire: int) -> It
             ):
                 known = graph.names(result)
                 names = sorted(graph.names(wire), key=lambda n: known.index(n) if n in known else len(known))
-                yield graph.einsum((u, result), names, graph.nodes[graph.maker[wire]].box.line)
+                made = graph.einsum((u, result), names, graph.nodes[graph.maker[wire]].box.line)
+                yield graph.cast(made, graph.types[wire])
 
 
 def _of_part(graph: HashConsedGraph, p: int, m: int, part: int) -> int | None:
