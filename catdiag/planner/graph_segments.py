@@ -174,12 +174,10 @@ class StageSequence:
         self.stage = {place: places_of[k] for place, k in self.stage.items()}
 
     def reordered(self, most: int) -> list[StageSequence]:
-        """The row depth first, and with pointwise stages first, where these are other orders and it has no more than
-        `most` stages."""
-        if len(self.stages) > most:
-            return []
+        """The row with pointwise stages first, and depth first where it has no more than `most` stages, if these are
+        other orders."""
+        orders: tuple[StageOrder, ...] = ("depth", "pointwise") if len(self.stages) <= most else ("pointwise",)
         found = [self]
-        orders: tuple[StageOrder, ...] = ("depth", "pointwise")
         for order in orders:
             row = StageSequence(self.diagram, self.opened, order)
             found += [row] if all(row.stages != other.stages for other in found) else []

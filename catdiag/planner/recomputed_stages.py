@@ -10,7 +10,7 @@ of the size of the scores is in memory.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -21,6 +21,7 @@ from catdiag.category.ops import Box, Reduce
 from catdiag.category.types import BYTES, ArrayType, Ty, size_value
 from catdiag.planner.graph_segments import Segment, StageSequence
 from catdiag.planner.kernel_candidates import PlanTarget
+from catdiag.planner.stage_orders import pointwise_first
 from catdiag.prover.composites import made_of, piece
 from catdiag.prover.congruence import has_generators
 from catdiag.rewrite.merge_axes import merged_early
@@ -28,6 +29,10 @@ from catdiag.schedule.live_ranges import multiplies
 
 WORTH = 0.15
 """The part of a plan's time that saving and loading arrays takes from which on recomputing them is looked at."""
+
+
+WORTH_OF_FACTORS = 0.03
+"""The same where all that products read stays saved, so that nothing is computed for each of their tiles."""
 
 
 @dataclass
@@ -44,6 +49,8 @@ class RecomputedStages(StageSequence):
 
     saves: Callable[[Box], bool] = lambda box: False
     """Which products are checkpoints."""
+    factors: bool = False
+    """Whether what products read is a checkpoint too: no product makes its factors then."""
     merging: Mapping[str, int] | None = None
     """The sizes with which summed axes are merged in each kernel; None where they are not."""
     checkpoints: list[int] = field(default_factory=list)
@@ -69,6 +76,8 @@ class RecomputedStages(StageSequence):
                 stage = self.stages[self.stage[place]] if place in self.stage else [place]
                 # Of a product of which a function makes a result, the result is saved.
                 found |= {self.first[stage[-1]]} & results or {wire}
+            if self.factors and multiplies(node.box):
+                found |= {self.root[w] for w in node.inputs}
         return sorted(w for w in found if w >= inputs and not self.free[w])
 
     def _ordered(self, checkpoints: Collection[int]) -> list[int]:
@@ -85,7 +94,15 @@ class RecomputedStages(StageSequence):
             axes = frozenset(self.types[w].names)
             return not before <= axes, first[axes], w
 
-        return [*sorted(needed), *sorted(last, key=rank)]
+        return [*self._needed(sorted(needed), checkpoints), *sorted(last, key=rank)]
+
+    def _needed(self, needed: Sequence[int], checkpoints: Collection[int]) -> list[int]:
+        """What others need, in stored order; where factors are saved, one kernel makes those of all that it can."""
+        if not self.factors:
+            return list(needed)
+        reads = [[needed.index(w) for w in self._reads(end, checkpoints) if w in needed] for end in needed]
+        made = [elementwise(self.graph.nodes[self.maker[w]].box) for w in needed]
+        return [needed[k] for k in pointwise_first(reads, made)]
 
     def _reads(self, wire: int, known: Collection[int]) -> list[int]:
         """The checkpoints that one is made of."""
@@ -156,7 +173,8 @@ def recomputed_rows(
     row: StageSequence, saved: Collection[int], seconds: float, target: PlanTarget
 ) -> list[RecomputedStages]:
     """The rows of the same diagram that recompute arrays which a plan of `row` saves, where to save and load these
-    takes more than `WORTH` of its time: with all products as checkpoints, and with those only that cost more than that.
+    takes more than `WORTH` of its time: with all products as checkpoints, and with those only that cost more than that;
+    and, from `WORTH_OF_FACTORS` on, with all that products read as checkpoints too.
 
     There are none of a diagram with uninterpreted boxes.
     """
@@ -179,6 +197,9 @@ def recomputed_rows(
                 found.append(made)
                 if merged_early(made.diagram, target.sizes) is not made.diagram:
                     found.append(replace(made, merging=target.sizes))
+    factors = {row.root[w] for node in graph.nodes if multiplies(node.box) for w in node.inputs}
+    if sum(round_trip_s(row.types[w], target) for w in spared if w not in factors) > WORTH_OF_FACTORS * seconds:
+        found.append(RecomputedStages(row.diagram, saves=multiplies, factors=True))
     return found
 
 

@@ -29,13 +29,18 @@ def depth_first(reads: Sequence[Sequence[int]], ends: Iterable[int]) -> list[int
 
 def pointwise_first(reads: Sequence[Sequence[int]], pointwise: Sequence[bool]) -> list[int]:
     """The order that takes, of the stages of which all that they read is made, a pointwise one first: what reads the
-    result of one product comes before another product.
+    result of one product comes before another product, and what reads nothing that is made comes after such a one.
 
-    >>> pointwise_first([[], [0], [1], [0], [3]], [True, False, False, True, False])
-    [0, 3, 1, 2, 4]
+    >>> pointwise_first([[], [], [1], [0, 2], [2]], [True, False, True, False, True])
+    [1, 2, 0, 4, 3]
     """
-    order: dict[int, None] = {}
+    order: list[int] = []
+
+    def rank(k: int) -> tuple[int, int]:
+        follows = bool(reads[k]) or (bool(order) and pointwise[order[-1]])
+        return (0 if follows else 2) if pointwise[k] else 1, k
+
     while len(order) < len(reads):
         ready = (k for k in range(len(reads)) if k not in order and all(m in order for m in reads[k]))
-        order[min(ready, key=lambda k: (not pointwise[k], k))] = None
-    return list(order)
+        order.append(min(ready, key=rank))
+    return order
