@@ -122,8 +122,10 @@ class _WithGradient:
 
     def saved_type(self, wire: int) -> ArrayType:
         """The type of a saved array, with its axes in the order in which the program's inputs and results have them, or
-        products of them."""
+        products of them; a product as it is made, since what it is computed again with reads it so."""
         ty = self.graph.types[wire]
+        if is_dear(self.graph, wire, self.dear):
+            return ty
         axes = (axis for one in (*self.diagram.cod, *self.diagram.dom) for axis in one.axes)
         known = dict.fromkeys(part.name for axis in axes for part in (axis, *axis.parts))
         place = {name: k for k, name in enumerate(known)}
