@@ -64,9 +64,30 @@ def training_plans(
     ([1, 1], 'fp32')
     """
     solver = ask or shared()
+    ends = _bytes_of_ends(source, sizes, element_types(source, dtype))
+    made = _plans(source, chip, sizes, dtype, wrt, solver, ends)
+    passing = max((size for _, size in made.forward.saved), default=0)
+    if passing > ends:  # memory that the forward pass takes anyway, for as long as it runs
+        other = _plans(source, chip, sizes, dtype, wrt, solver, passing, made)
+        return other if other.time_s < made.time_s else made
+    return made
+
+
+def _plans(
+    source: Diagram,
+    chip: Hardware,
+    sizes: Mapping[str, int],
+    dtype: str | Mapping[str, str],
+    wrt: Sequence[int],
+    solver: Z3,
+    most_bytes: int,
+    known: TrainingPlans | None = None,
+) -> TrainingPlans:
+    """The plans with products saved of at most so many bytes; those that are known where they save the same."""
     types = element_types(source, dtype)
-    dear = partial(_dear, chip, _bytes_of_ends(source, sizes, types), sizes)
-    passes = forward_and_backward(source, solver, wrt=list(wrt), dear=dear)
+    passes = forward_and_backward(source, solver, wrt=list(wrt), dear=partial(_dear, chip, most_bytes, sizes))
+    if known is not None and passes.saved == known.passes.saved and passes.forward.cod == known.passes.forward.cod:
+        return known
     inputs = [types[name] for name in source.input_names]
     results = [types[name] for name in output_names(source)]
     statistic = max("fp32", max(results, key=width), key=width)
@@ -100,8 +121,9 @@ def _bytes_of_ends(source: Diagram, sizes: Mapping[str, int], types: Mapping[str
 
 
 def _dear(chip: Hardware, most_bytes: int, sizes: Mapping[str, int], box: Box) -> bool:
-    """Whether to compute a product again takes `DEAR` times as long as to write and read it, and it takes no more bytes
-    than all inputs and results. Of a sum of rows that integers place, which moves each row twice, the latter alone."""
+    """Whether a product takes `DEAR` times as long to compute again as to write and read, and it takes no more than so
+    many bytes: those of all inputs and results, or of an array that the forward pass writes and reads in any case. Of a
+    sum of rows that integers place, which moves each row twice, the latter alone."""
     if len(box.dom) > 2 or box.cod[0].element != "real":
         return False
     lengths = {a.name: size_value(a.size, sizes) for ty in box.dom for a in ty.axes}

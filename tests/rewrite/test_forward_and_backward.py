@@ -202,3 +202,58 @@ def test_products_that_are_dear_are_saved_and_sums_are_taken_through_them():
     assert not both.theorem.conditional
     assert [str(both.forward.cod[k]) for k in both.products] == ["[q d]", "[x d]", "[x d]", "[q d]", "[q v]", "[q v]"]
     assert "Σ_x" not in cd.Program(both.backward).code("pseudocode").split("save")[0]
+
+
+def hidden(Q: Any, K: Any, V: Any, D: Any) -> Any:
+    q, x = cd.index("q"), cd.index("x")
+    return (x > q) | ((q - x >= 2) | (D > 1))
+
+
+def outside(Q: Any, K: Any, V: Any, D: Any) -> Any:
+    q, x = cd.index("q"), cd.index("x")
+    return ~((x <= q) & (q - x < 2))
+
+
+@pytest.mark.parametrize("mask", [hidden, outside])
+def test_of_rows_that_may_be_hidden_whole_one_statistic_is_saved(mask: Any) -> None:
+    """Written with what is hidden, not with what is seen: rows of which all keys are have no value."""
+
+    def body(Q: Any, K: Any, V: Any, D: Any) -> Any:
+        S = cd.where(mask(Q, K, V, D), -cd.inf, scores(Q, K))
+        return cd.einsum("q x, x d -> q d", cd.softmax(S, "x"), V)
+
+    program = cd.algorithm("q d, x d, x d, int[x] -> q d")(body)
+    both = program.forward_and_backward(wrt=[0, 1, 2])
+    assert [str(ty) for ty in both.forward.cod] == ["[q d]", "extended[q]"] and both.saved == (0, 1)
+    assert not both.theorem.conditional
+    arrays = [*arrays_of(program.diagram)[:3], np.zeros(SIZES["x"], dtype=np.int64)]
+    cotangent = np.random.default_rng(1).normal(size=(SIZES["q"], SIZES["d"]))
+    expected = program.grad(wrt=[0, 1, 2]).run(*arrays, cotangent)
+    for found, wanted in zip(run_both(both, arrays, [cotangent])[1:], expected, strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-12)
+
+
+def test_a_sum_of_products_is_taken_through_a_result_in_another_arrangement() -> None:
+    """The heads of a result are one axis, of which queries and keys have two: the sum is of the result's own rows."""
+
+    def body(Q: Any, K: Any, V: Any) -> Any:
+        P = cd.softmax(cd.einsum("k r q d, k x d -> k r q x", cd.rearrange(Q, "(k r) q d -> k r q d"), K), "x")
+        return cd.rearrange(cd.einsum("k r q x, k x d -> k r q d", P, V), "k r q d -> (k r) q d")
+
+    program = cd.algorithm("(k r) q d, k x d, k x d -> (k r) q d")(body)
+    both = program.forward_and_backward()
+    assert [str(both.forward.cod[k]) for k in both.saved] == ["[(k r) q d]", "[k r q]"]
+
+
+def test_a_sum_of_products_is_taken_through_a_result_of_a_part() -> None:
+    """A sink is a column beside the scores, and the result is of the other columns."""
+
+    def body(Q: Any, K: Any, V: Any, s: Any) -> Any:
+        P = cd.softmax(cd.concat([scores(Q, K), s], "x+e"), "x+e")
+        return cd.einsum("q x, x d -> q d", cd.split(P, "x+e")[0], V)
+
+    program = cd.algorithm("q d, x d, x d, q e -> q d")(body)
+    both = program.forward_and_backward()
+    assert 0 in both.saved and not both.theorem.conditional
+    made = [box for box in both.backward.boxes if "x+e" in reduced_axes(box)]
+    assert not made  # no sum over all columns

@@ -311,3 +311,21 @@ def test_a_function_that_is_not_0_at_0_keeps_no_mask() -> None:
         cd.algorithm("q x, x d -> q d")(
             lambda S, V: cd.einsum("q x, x d -> q d", cd.cos(cd.where(cd.index("x") <= cd.index("q"), S, 0)), V)
         ).stream("x").skip("x")
+
+
+def test_bounds_of_a_mask_that_says_what_is_hidden() -> None:
+    """As PyTorch's positions are read: a difference is a sum with a multiple, and the mask is a disjunction."""
+
+    def body(a: object, b: object) -> object:
+        q, x = cd.index("q"), cd.index("x")
+        return a * cd.sum(cd.where((x > q) | (q + x * -1 >= 3), 0, b * b), "x")
+
+    skipped = cd.algorithm("q, x -> q")(body).stream("x").skip("x")
+    (loop,) = (box.op for box in skipped.diagram.boxes if isinstance(box.op, FoldOp))
+    assert loop.bounds is not None and not loop.tests_blocks
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(size=7), rng.normal(size=9)
+    for block in (1, 2, 4):
+        found = run(skipped.diagram, [a, b], sizes={"s_x": block})
+        wanted = [a[i] * sum(b[j] ** 2 for j in range(max(0, i - 2), i + 1)) for i in range(7)]
+        np.testing.assert_allclose(found, wanted)
