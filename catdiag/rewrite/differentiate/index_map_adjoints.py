@@ -28,7 +28,7 @@ from catdiag.category.index_maps import (
     replaced,
     times,
 )
-from catdiag.category.ops import Box, const_box, index_box, reindex_box
+from catdiag.category.ops import INDEX_MAPS, Box, const_box, index_box, reindex_box
 from catdiag.category.types import Axis
 from catdiag.rewrite.differentiate.linear_maps import Weight, Wires, broadcast, renamed, weighted
 from catdiag.rewrite.hash_consed_graph import HashConsedGraph
@@ -158,7 +158,9 @@ class Transpose:
         left = {a.name: self.names[a.name] for a in self.box.cod[0].axes if a.name not in self.solved}
         pairs = {old: new for old, new in left.items() if old != new}
         axes = [Axis(left[a.name], a.size) if a.name in pairs else a for a in self.box.cod[0].axes if a.name in left]
-        g = renamed(self.graph, g, pairs, axes)
+        core, unread = (g, ()) if rest else self._unread_factors(g)
+        g = renamed(self.graph, core, pairs, axes)
+        factors = tuple(renamed(self.graph, w, pairs, axes) for w in unread)
         arrays = [renamed(self.graph, w, pairs, axes) for w in self.arrays]
         moved = self._view(g, arrays, axes)
         for name, e in rest:
@@ -167,7 +169,31 @@ class Transpose:
             position = self.graph.add(index_box(axis), ())
             hit = self.graph.map("eq", position, self._computed(self._here(e), arrays, axes))
             moved = self.graph.map("where", hit, moved, self.graph.const(0))
-        return weighted(self.graph, moved, Weight(), axes, self.own.names)
+        return weighted(self.graph, moved, Weight(factors), axes, self.own.names)
+
+    def _unread_factors(self, g: int) -> tuple[int, tuple[int, ...]]:
+        """A cotangent without factors that are the same wherever it is read, and these: inputs, which have values
+        everywhere. The gradient of a convolution multiplies what it reads, and reads no products."""
+        found: list[int] = []
+        while self.graph.function_of(g) == "mul":
+            node = self.graph.node(g)
+            assert node is not None
+            for w, other in (node.inputs, node.inputs[::-1]):
+                if self._is_given(w) and self.graph.names(w) and not set(self.graph.names(w)) & set(self.solved):
+                    found.append(w)
+                    g = other
+                    break
+            else:
+                break
+        return g, tuple(found)
+
+    def _is_given(self, wire: int) -> bool:
+        """Whether a wire is an input of real numbers, in whatever arrangement."""
+        while (node := self.graph.node(wire)) is not None and isinstance(node.box.op, INDEX_MAPS):
+            if isinstance(node.box.op, View) and (len(node.box.op.reads) > 1 or node.box.op.reads[0].where):
+                return False
+            wire = node.inputs[0]
+        return node is None and self.graph.types[wire].element == "real"
 
     def _here(self, e: Expr) -> Expr:
         """An expression of the view, at the positions that were solved for."""
