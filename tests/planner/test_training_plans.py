@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 import catdiag as cd
@@ -59,3 +61,51 @@ def test_a_product_is_saved_where_it_takes_longer_to_compute_again() -> None:
     plans = training_plans(mlp.diagram, cd.hardware.H200, {"t": 2048, "d": 2048, "f": 2048}, "bf16", [0])
     assert [str(plans.passes.forward.cod[k]) for k in plans.passes.products] == ["[t f]"]
     assert plans.backward.dtypes["saved0"] == "bf16"
+
+
+def gated(X: Any, G: Any, U: Any, D: Any) -> Any:
+    return cd.einsum("t f, f d -> t d", cd.nn.silu(cd.einsum("t d, d f -> t f", X, G))
+                     * cd.einsum("t d, d f -> t f", X, U), D)  # fmt: skip
+
+
+def test_one_kernel_makes_all_that_further_products_read() -> None:
+    """Of gated units: gradients of both products and the hidden units, from what is saved and one product."""
+    program = cd.algorithm("t d, d f, d f, f d -> t d", name="gated")(gated)
+    sizes = {"t": 4096, "d": 2048, "f": 5632}
+    backward = training_plans(program.diagram, cd.hardware.H200, sizes, "bf16", [0, 1, 2, 3]).backward
+    made = [kernel.makes for kernel in backward.kernels if not kernel.flops]
+    assert [len(arrays) for arrays in made] == [3] and not backward.unproved
+
+
+def test_logits_that_the_forward_pass_writes_anyway_are_saved() -> None:
+    """They take more than all inputs and results. Where the forward pass does not write them, they are made again."""
+
+    def loss(X: Any, W: Any, y: Any) -> Any:
+        L = cd.einsum("t d, v d -> t v", X, W)
+        m = cd.max(L, "v")
+        return m + cd.log(cd.sum(cd.exp(L - m), "v")) - cd.gather(L, "v", y)
+
+    sizes = {"t": 4096, "d": 2048, "v": 32000}
+    program = cd.algorithm("t d, v d, int[t] -> t", name="loss")(loss)
+    for diagram in (program.diagram, cd.library.linear_cross_entropy.diagram):
+        plans = training_plans(diagram, cd.hardware.H200, sizes, "bf16", [0, 1])
+        logits = 2 * sizes["t"] * sizes["v"]
+        written = max((size for _, size in plans.forward.saved), default=0) >= logits or plans.passes.products
+        assert [str(plans.passes.forward.cod[k]) for k in plans.passes.products] == ["[t v]"] * bool(written)
+        assert plans.backward.module is not None and not plans.backward.unproved
+
+
+@pytest.mark.slow
+def test_heads_that_share_keys_add_up_their_parts() -> None:
+    """With heads as one axis: no product of the backward pass is in memory, and masked blocks are skipped."""
+
+    def body(Q: Any, K: Any, V: Any) -> Any:
+        S = cd.einsum("b k r q d, b k x d -> b k r q x", cd.rearrange(Q, "b (k r) q d -> b k r q d"), K)
+        P = cd.softmax(cd.where(cd.index("x") > cd.index("q"), -cd.inf, S), "x")
+        return cd.rearrange(cd.einsum("b k r q x, b k x d -> b k r q d", P, V), "b k r q d -> b (k r) q d")
+
+    program = cd.algorithm("b (k r) q d, b k x d, b k x d -> b (k r) q d", name="shared keys")(body)
+    sizes = {"b": 2, "k": 2, "r": 4, "q": 2048, "x": 2048, "d": 64}
+    backward = training_plans(program.diagram, cd.hardware.H200, sizes, "bf16", [0, 1, 2]).backward
+    assert [kernel.loops for kernel in backward.kernels][-1] == "stream q, group b k x r, skip q"
+    assert max(size for _, size in backward.saved) < 2 * 2 * 8 * 2048 * 64 and not backward.unproved
