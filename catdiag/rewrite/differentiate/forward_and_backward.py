@@ -124,7 +124,7 @@ class _WithGradient:
         """The type of a saved array, with its axes in the order in which the program's inputs and results have them, or
         products of them; a product as it is made, since what it is computed again with reads it so."""
         ty = self.graph.types[wire]
-        if is_dear(self.graph, wire, self.dear):
+        if wire in dear_arrays(self.graph, self.dear):
             return ty
         axes = (axis for one in (*self.diagram.cod, *self.diagram.dom) for axis in one.axes)
         known = dict.fromkeys(part.name for axis in axes for part in (axis, *axis.parts))
