@@ -64,30 +64,32 @@ def training_plans(
     ([1, 1], 'fp32')
     """
     solver = ask or shared()
+
+    def passes(most_bytes: int) -> ForwardAndBackward:
+        dear = partial(_dear, chip, most_bytes, sizes)
+        return forward_and_backward(source, solver, wrt=list(wrt), dear=dear)
+
     ends = _bytes_of_ends(source, sizes, element_types(source, dtype))
-    made = _plans(source, chip, sizes, dtype, wrt, solver, ends)
+    made = _plans(source, passes(ends), chip, sizes, dtype, deterministic)
     passing = max((size for _, size in made.forward.saved), default=0)
     if passing > ends:  # memory that the forward pass takes anyway, for as long as it runs
-        other = _plans(source, chip, sizes, dtype, wrt, solver, passing, made)
-        return other if other.time_s < made.time_s else made
+        other = passes(passing)
+        if (other.saved, other.forward.cod) != (made.passes.saved, made.passes.forward.cod):
+            further = _plans(source, other, chip, sizes, dtype, deterministic)
+            return further if further.time_s < made.time_s else made
     return made
 
 
 def _plans(
     source: Diagram,
+    passes: ForwardAndBackward,
     chip: Hardware,
     sizes: Mapping[str, int],
     dtype: str | Mapping[str, str],
-    wrt: Sequence[int],
-    solver: Z3,
-    most_bytes: int,
-    known: TrainingPlans | None = None,
+    deterministic: bool,
 ) -> TrainingPlans:
-    """The plans with products saved of at most so many bytes; those that are known where they save the same."""
+    """The plans of the passes of a program."""
     types = element_types(source, dtype)
-    passes = forward_and_backward(source, solver, wrt=list(wrt), dear=partial(_dear, chip, most_bytes, sizes))
-    if known is not None and passes.saved == known.passes.saved and passes.forward.cod == known.passes.forward.cod:
-        return known
     inputs = [types[name] for name in source.input_names]
     results = [types[name] for name in output_names(source)]
     statistic = max("fp32", max(results, key=width), key=width)
