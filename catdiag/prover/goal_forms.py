@@ -100,11 +100,14 @@ def condition_of_normal_terms(ctx: Context, condition: Term, search: Normalizer)
     return fn(condition.op, *parts)
 
 
-def positive_of_nonzero(ctx: Context, condition: Term, search: Normalizer) -> Term:
-    """`0 < t` for `t ≠ 0`, where t is at least 0 by its form, which its normal form need not show; else the
-    condition."""
+def sign_without_factors(ctx: Context, condition: Term, search: Normalizer) -> Term:
+    """A sign of normal terms without their positive factors: `0 < t` for `t ≠ 0`, where t is at least 0 by its form,
+    which its normal form need not show."""
     inner = condition.args[0] if condition.op == "not" else condition
     t = next((a for a in inner.args if a != ZERO), ZERO)
-    if inner is condition or inner.op != "eq" or ZERO not in inner.args or not ctx.nonnegative(t):
-        return condition
-    return search.attempt(ctx, condition, (), "same", term_data(fn("lt", ZERO, t)))
+    if inner is not condition and inner.op == "eq" and ZERO in inner.args and ctx.nonnegative(t):
+        condition = search.attempt(ctx, condition, (), "same", term_data(fn("lt", ZERO, t)))
+    condition = condition_of_normal_terms(ctx, condition, search)
+    if condition.op == "not":
+        return fn("not", search.attempt(ctx, condition.args[0], (0,), "difference"))
+    return search.attempt(ctx, condition, (), "difference")

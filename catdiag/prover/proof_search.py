@@ -39,11 +39,11 @@ from catdiag.prover.goal_forms import (
     nonzero_sum,
     normal_condition,
     of_signs,
-    positive_of_nonzero,
+    sign_without_factors,
     undecided_size,
 )
 from catdiag.prover.lemmas.element_bounds import excluded_value, steps_by_element
-from catdiag.prover.lemmas.linear_arithmetic import combination
+from catdiag.prover.lemmas.linear_arithmetic import steps_by_sum
 from catdiag.prover.lemmas.max_attained import prove_attained
 from catdiag.prover.lemmas.products_as_exponentials import prove_by_logarithms
 from catdiag.prover.normal_form.normalize import Normalizer, WorkBudget
@@ -179,15 +179,10 @@ class Finder(Checker):
                 record["steps"] = search.steps
                 return
             goal = OpenGoal(found)
-            sum_ = combination(ctx, found) if found.op in ("lt", "le") else None
-            if sum_ is not None:
-                record["steps"] = [*search.steps, ["decide", [], sum_]]
+            by_sum = steps_by_sum(ctx, found)
+            if by_sum is not None:
+                record["steps"] = [*search.steps, *by_sum]
                 return
-            for k, part in enumerate(found.args if found.op == "or" else ()):
-                sum_ = combination(ctx, part) if part.op in ("lt", "le") else None
-                if sum_ is not None:
-                    record["steps"] = [*search.steps, ["decide", [k], sum_], ["logic", []]]
-                    return
             if self._closes(ctx, found):
                 record.update(steps=search.steps, close="field")
                 return
@@ -452,12 +447,7 @@ class Finder(Checker):
             search = Normalizer(self.work)
             try:
                 ctx = owed.context(Context(self.ask, {}, reals, names))
-                condition = positive_of_nonzero(ctx, owed.condition, search)
-                condition = condition_of_normal_terms(ctx, condition, search)
-                if condition.op == "not":
-                    condition = fn("not", search.attempt(ctx, condition.args[0], (0,), "difference"))
-                else:
-                    condition = search.attempt(ctx, condition, (), "difference")
+                condition = sign_without_factors(ctx, owed.condition, search)
             except (KernelError, RecursionError):
                 continue
             new = [fact for fact in owed.saying(condition) if fact not in facts]

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from itertools import product
 from math import gcd, lcm
+from typing import Any
 
 from catdiag.kernel.context import Context
 from catdiag.kernel.facts import Fact, arithmetic, natural
@@ -234,3 +235,13 @@ def _integral(row: Sequence[Rational]) -> list[int]:
 def _coprime(row: list[int]) -> list[int]:
     n = gcd(*row)
     return [a // n for a in row] if n > 1 else row
+
+
+def steps_by_sum(ctx: Context, condition: Term) -> list[list[Any]] | None:
+    """The steps that decide a comparison, or one of those of which at least one is to hold, by adding up known ones;
+    None where there are none."""
+    for k, part in enumerate(condition.args if condition.op == "or" else (condition,)):
+        found = combination(ctx, part) if part.op in ("lt", "le") else None
+        if found is not None:
+            return [["decide", [k], found], ["logic", []]] if condition.op == "or" else [["decide", [], found]]
+    return None
