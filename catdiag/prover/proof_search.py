@@ -437,8 +437,7 @@ class Finder(Checker):
     def further_facts(
         self, defined: Sequence[Obligation], facts: tuple[Fact, ...], names: Mapping[str, str], proof: Json
     ) -> tuple[Fact, ...]:
-        """That sums are not 0, and are above 0 where they are not below, in words in which maxima are known to be real:
-        without their positive factors."""
+        """Signs of sums in words in which maxima are known to be real: without their positive factors."""
         reals = tuple(f for f in facts if f.condition.op == "real")
         found: list[Fact] = []
         for k, owed in enumerate(defined if reals and not self.brief else ()):
