@@ -5,6 +5,7 @@ from __future__ import annotations
 from benchmarks.refactorings import (
     attention_and_scans,
     attention_of_libraries,
+    classes_and_scores,
     convolutions_and_losses,
     images_of_libraries,
     layers_of_libraries,
@@ -22,5 +23,6 @@ _MODULES = (
     attention_and_scans,
     convolutions_and_losses,
     positions_and_masks,
+    classes_and_scores,
 )
 ALL: dict[str, pairs.Refactoring] = {name: pair for module in _MODULES for name, pair in module.ALL.items()}

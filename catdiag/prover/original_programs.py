@@ -17,6 +17,7 @@ from catdiag.importers.example import Example, NotRun, Original, Result
 from catdiag.prover.outcomes import Refuted, Theorem, Undecided
 
 if TYPE_CHECKING:
+    from catdiag.category.diagram import Diagram
     from catdiag.prover.refute.counterexample_data import Counterexample
 
 _VISIBLE = 1e-3
@@ -27,6 +28,8 @@ _SMALL = 2.0**-40
 """What numbers are multiplied by to make them small."""
 _LARGE = 1e4
 """From here on a number may have grown by rounding."""
+_MOST_PRINTED = 4000
+"""Arrays of more elements together are no counterexample that one could read."""
 _MOST_SYMBOLS = 6
 """So many sizes are changed."""
 _MOST_ELEMENTS = 2**20
@@ -132,6 +135,22 @@ class OriginalPrograms:
                 except NotRun as error:
                     return f"{self.names[k]} is {value} there, and the library says {error.message}"
         return ""
+
+    def difference(self, left: Diagram, right: Diagram) -> Counterexample | None:
+        """Numbers like those of the example on which both the programs, as they were imported, and what the libraries
+        give differ; None where there are none, or the arrays are large."""
+        from catdiag.prover.certification import statement_of
+        from catdiag.prover.refute.counterexample_search import refute_at
+
+        if sum(a.size for a in self._arrays) > _MOST_PRINTED:
+            return None
+        statement = statement_of(left, right, ())
+        for parts in (1, 2, 64):
+            arrays = [_rounded(a, parts) if a.dtype.kind == "f" else a for a in self._arrays]
+            found = refute_at(statement, self.example.sizes, arrays) if self._differ(arrays) else None
+            if found is not None and not self.agree_on(found):
+                return found
+        return None
 
     # -- runs ------------------------------------------------------------------------------------------
 
@@ -271,6 +290,14 @@ class OriginalPrograms:
 
     def _shapes(self, sizes: Mapping[str, int]) -> list[tuple[int, ...]]:
         return [tuple(size_value(axis.size, sizes) for axis in ty.axes) for ty in self.dom]
+
+
+def _rounded(array: Any, parts: int) -> Any:
+    """Real numbers rounded to whole parts of 1, of which positive ones stay so."""
+    import numpy as np
+
+    found = np.round(array * parts) / parts
+    return np.where((array > 0) & (found == 0), 1 / parts, found)
 
 
 ROUNDED = (

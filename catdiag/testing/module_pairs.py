@@ -25,6 +25,7 @@ from catdiag.category.types import ArrayType, Axis, size_symbols
 from catdiag.importers.torch_buffers import FromParameters, unmatched
 from catdiag.importers.torch_export import from_torch_pair
 from catdiag.prover import Refuted, Undecided
+from catdiag.prover.api import how_false, title_of
 from catdiag.prover.original_programs import DIFFERENT, ROUNDED, OriginalPrograms
 from catdiag.rewrite.matching.unify import Unifier
 from catdiag.util.errors import CatdiagError
@@ -201,6 +202,9 @@ def prove_modules(pair: ModulePair, prove: Proving, assume: Sequence[str] = ()) 
     except Undecided as error:
         if runs is None or not runs.differ_on_the_example():
             raise
+        seen = runs.difference(pair.first, pair.second)
+        if seen is not None:
+            raise Refuted(how_false(title_of(pair.first, pair.second), seen), seen) from None
         raise Undecided(
             f"{error.verdict}, and PyTorch gives other numbers on the example: no small counterexample was found",
             error.goal,

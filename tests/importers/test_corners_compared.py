@@ -145,6 +145,25 @@ def test_integers_that_the_library_does_not_take_refute_nothing() -> None:
     assert verdict(alike, by_classes, (AT,)) == "proved, on a condition"
 
 
+def test_the_numbers_of_the_example_tell_apart_what_the_search_does_not() -> None:
+    """Bands of three and of four keys, which only four queries and more tell apart, and one by a clamp."""
+
+    def banded(width: int) -> Callable[..., Any]:
+        def function(q: Any, k: Any, v: Any) -> Any:
+            far = torch.arange(q.shape[-2])[:, None] - torch.arange(k.shape[-2])
+            return attend(q, k, v, attn_mask=far.clamp(0, width - 1) == far)
+
+        return function
+
+    pair = ModulePair.imported(banded(3), banded(4), (real(1, 5, 4), real(1, 5, 4), real(1, 5, 6)))
+    assert pair.runs is not None
+    found = pair.runs.difference(pair.first, pair.second)
+    assert found is not None and found.lhs != found.rhs
+    assert sum(a.size for a in found.numpy().values()) < 20, "it is made small"
+    same = ModulePair.imported(banded(3), banded(3), (real(1, 5, 4), real(1, 5, 4), real(1, 5, 6)))
+    assert same.runs is not None and same.runs.difference(same.first, same.second) is None
+
+
 class Held(nn.Module):
     """A module with a buffer, and a function of it and the argument."""
 

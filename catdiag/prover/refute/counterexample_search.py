@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import partial
 from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
@@ -17,11 +19,13 @@ import numpy as np
 
 from catdiag.kernel.terms import Term
 from catdiag.prover.assumptions import meeting
+from catdiag.prover.identifiers import by_identifier
 from catdiag.prover.refute import exact_execution, float_screening
 from catdiag.prover.refute.boundary_inputs import solved
 from catdiag.prover.refute.candidate_inputs import Batch, TrialPoint
 from catdiag.prover.refute.counterexample_data import Counterexample, NotACounterexample
 from catdiag.prover.refute.counterexample_shrink import shrink
+from catdiag.prover.refute.exact_reals import Value
 from catdiag.prover.refute.function_interpretations import Free
 from catdiag.prover.refute.program_comparison import MOST_CELLS, Comparison
 from catdiag.prover.refute.validate import replay
@@ -62,6 +66,30 @@ def refute(
     if found is None and partial and search.half is not None:
         found = _standing(statement, search.shrunk(search.half, half=True))
     return found
+
+
+def refute_at(
+    statement: Mapping[str, Any], sizes: Mapping[str, int], arrays: Sequence[NDArray[Any]], operations: int = 4_000_000
+) -> Counterexample | None:
+    """A counterexample at given numbers, or at fewer that are made of them; None where they are none, or running both
+    programs in exact arithmetic takes more than some scalar operations."""
+    search = CounterexampleSearch(statement, 0, 80_000_000, 0, ())
+    known = by_identifier(dict(sizes))
+    if not known.keys() >= set(search.symbols):
+        return None
+    made = tuple(
+        exact_execution.build([str(name) for name, _ in d["axes"]], a.shape, partial(_exact, a))
+        for d, a in zip(search.declared, arrays, strict=True)
+    )
+    point = TrialPoint({s: known[s] for s in search.symbols}, dict.fromkeys(search.locals, 1), {}, made)
+    found = search.check(point, operations=operations)
+    return None if found is None else _standing(statement, (*search.shrunk(point), found))
+
+
+def _exact(array: NDArray[Any], at: tuple[int, ...]) -> Value:
+    """An element as a rational number or a truth value."""
+    value = array[at].item()
+    return value if isinstance(value, bool) else Fraction(value)
 
 
 def _standing(statement: Mapping[str, Any], candidates: Iterable[Counterexample]) -> Counterexample | None:
