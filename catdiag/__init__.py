@@ -78,6 +78,7 @@ if TYPE_CHECKING:
     from catdiag.frontend.nn import expm1, inf, log1p
     from catdiag.frontend.random_numbers import dropout, uniform
     from catdiag.frontend.reshape import broadcast, concat, pad, rearrange, reduce, repeat, split, tile
+    from catdiag.frontend.scatter import scatter_add
     from catdiag.program import Program
     from catdiag.prover import Refuted, Theorem, Undecided, equivalent, prove, prove_all
     from catdiag.rewrite.matching.rule import rule
@@ -98,6 +99,7 @@ _HOMES = {
     "catdiag.frontend.nn": "expm1 inf log1p",
     "catdiag.frontend.indexing": "gather reindex reverse shift slice stride window",
     "catdiag.frontend.random_numbers": "dropout uniform",
+    "catdiag.frontend.scatter": "scatter_add",
     "catdiag.frontend.reshape": "broadcast concat pad rearrange reduce repeat split tile",
     "catdiag.category.types": "Axis",
 }
@@ -118,8 +120,8 @@ __all__ = [
     "cost", "discard", "dropout", "einsum", "equal", "equivalent", "erf", "errors", "exp", "expm1", "floor", "from_jax",
     "from_onnx", "from_torch", "gather", "hardware", "id", "index", "inf", "library", "log", "log1p", "max",
     "maximum", "mean", "min", "minimum", "nn", "pad", "prod", "prove", "prove_all", "rearrange", "reduce", "reindex",
-    "repeat", "reverse", "round", "rule", "shift", "sign", "sin", "size", "slice", "softmax", "split", "sqrt",
-    "stride", "sum", "swap", "tanh", "testing", "theorem", "tile", "uniform", "value_and_grad",
+    "repeat", "reverse", "round", "rule", "scatter_add", "shift", "sign", "sin", "size", "slice", "softmax", "split",
+    "sqrt", "stride", "sum", "swap", "tanh", "testing", "theorem", "tile", "uniform", "value_and_grad",
     "where", "window",
 ]  # fmt: skip
 

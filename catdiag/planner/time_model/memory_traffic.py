@@ -170,8 +170,9 @@ def _iteration_bytes(k: KernelInstance, shares: Shares, loops: tuple[Loop, ...])
 
 
 def scatter_seconds(k: KernelInstance) -> Numbers:
-    """What the L2 takes to add entries where integers say, in the whole run: a sector for each row of neighbors, at
-    `ADDED_SECTORS` of its bandwidth, and less where the array is so small that few of its slices have a part."""
+    """What the L2 takes longer to add entries where integers say than to load and save them, in the whole run: a sector
+    for each row of neighbors, at `ADDED_SECTORS` of its bandwidth, and less where the array is so small that few of its
+    slices have a part."""
     total: Numbers = 0.0
     for added in k.kernel.scattered:
         entries: Numbers = added.entries.value(k.values)
@@ -179,5 +180,6 @@ def scatter_seconds(k: KernelInstance) -> Numbers:
             entries = entries * k.tile_counts[tile]
         together = np.minimum(added.row.value(k.values), SECTOR_BYTES // added.width)
         spread = np.clip(added.elements.value(k.values) * added.width / SPREAD_BYTES, LEAST_SPREAD, 1)
-        total = total + entries / together * SECTOR_BYTES / (ADDED_SECTORS * spread)
+        sectors = entries / together * SECTOR_BYTES / (ADDED_SECTORS * spread)
+        total = total + np.maximum(sectors - 2 * entries * added.width, 0)
     return total / k.chip.l2_bytes_per_s
