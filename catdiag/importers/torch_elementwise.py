@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from catdiag.frontend import elementwise, nn
-from catdiag.frontend.tracing import running
+from catdiag.frontend.tracing import Traced, running
 from catdiag.importers.imported_values import ArrayValue, Operand, SizeNumber
 from catdiag.importers.program_builder import ProgramBuilder
 from catdiag.importers.size_roots import known_ratio, least_base, pending_number, recognized_number, summed_length
@@ -57,6 +57,14 @@ def _power_by_array(a: Any, exponent: Any) -> Any:
     return elementwise.where((a == 0) & (exponent >= 0), of_zero, elementwise.exp(exponent * elementwise.log(a)))
 
 
+def sigmoid(a: Any) -> Any:
+    """The sigmoid, which is 0 at minus infinity."""
+    if isinstance(a, Traced) and a.type.element == "extended":
+        power = elementwise.exp(a)
+        return power / (1 + power)
+    return elementwise.sigmoid(a)
+
+
 UNARY: dict[str, Callable[[Any], Any]] = {
     "neg": lambda a: -a,
     "exp": elementwise.exp,
@@ -72,7 +80,7 @@ UNARY: dict[str, Callable[[Any], Any]] = {
     "square": lambda a: a * a,
     "abs": elementwise.abs,
     "tanh": elementwise.tanh,
-    "sigmoid": elementwise.sigmoid,
+    "sigmoid": lambda a: sigmoid(a),
     "log_sigmoid": lambda a: -nn.softplus(-a),
     "relu": nn.relu,
     "relu6": lambda a: _between(a, 0, 6),

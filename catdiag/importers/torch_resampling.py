@@ -147,6 +147,20 @@ def _interpolated(
 # -- beyond the ends -------------------------------------------------------------------------------------
 
 
+@rule("adaptive_avg_pool1d")
+def _adaptive_mean(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
+    """Means of as many windows as are asked for, each from a part of the length rounded down to one rounded up."""
+    value, count = call["self"], call["output_size"][0]
+    last, length = len(value.dims) - 1, b.length(value.dims[-1])
+    if length % count == 0:
+        return b.reduced(b.divided(value, last, [count, length // count]), [last + 1], False, frontend.mean)
+    if b.is_traced(value.dims[-1]):
+        raise Unsupported("means of windows of unlike lengths, at a traced length")
+    windows = [(k * length // count, -(-(k + 1) * length // count)) for k in range(count)]
+    parts = (b.part(value, last, start, end - start) for start, end in windows)
+    return b.stacked([b.reduced(part, [last], False, frontend.mean) for part in parts], last)
+
+
 @rule("constant_pad_nd", "pad")
 def _pad(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     mode = call.get("mode", "constant")
