@@ -26,7 +26,7 @@ from catdiag.prover.original_programs import OriginalPrograms
 from catdiag.prover.outcomes import Interrupted, Refuted, Theorem, Undecided
 from catdiag.solvers.child_process import SolverInterrupted
 from catdiag.solvers.z3 import borrowed
-from catdiag.util.errors import SizeError, require
+from catdiag.util.errors import SizeError, TypeMismatch, require
 from catdiag.util.time_limit import OutOfTime, within
 
 if TYPE_CHECKING:
@@ -95,7 +95,18 @@ def prove(f: Subject, g: Subject, assume: Sequence[str] = (), limit: float | Non
     originals = OriginalPrograms.of(f, g)
     with borrowed() as ask:
         prover = partial(prove_with, ask, f, g, assume, limit)
-        return prover() if originals is None else originals.confirmed(prover, bool(assume))
+        if originals is None:
+            return prover()
+        try:
+            return originals.confirmed(prover, bool(assume))
+        except TypeMismatch as error:
+            raise TypeMismatch(f"{error.message}; {_IMPORTED_ALONE}") from error
+
+
+_IMPORTED_ALONE = (
+    "programs that are imported by themselves have names of their own: names= gives them the same ones, and "
+    "cd.testing.assert_equivalent(first, second, example=…) imports two modules of PyTorch with one set of names"
+)
 
 
 def prove_with(ask: Ask, f: Subject, g: Subject, assume: Sequence[str] = (), limit: float | None = None) -> Theorem:
