@@ -81,6 +81,9 @@ class DeriveOptions:
         str | None,
         typer.Option(help="Who computes products of two arrays: triton, torch or quickest; needs --on [triton]."),
     ] = None
+    deterministic: Annotated[
+        bool, typer.Option("--deterministic", help="Add rows in a fixed order, by no atomic additions; needs --on.")
+    ] = False
     theorems: Annotated[bool, typer.Option("--theorems", help="Prove all claims about the loops.")] = False
     pseudocode: Annotated[
         str | None,

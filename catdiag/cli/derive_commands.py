@@ -109,6 +109,8 @@ def _request(options: DeriveOptions) -> DeriveRequest:
         raise UsageError("--times is about the page: give its file, as in --html report.html")
     if options.products is not None and options.on is None:
         raise UsageError("--products is for choosing kernels: give the chip, as in --on h200")
+    if options.deterministic and options.on is None:
+        raise UsageError("--deterministic is for choosing kernels: give the chip, as in --on h200")
     check_stages(options.stages)
     if options.passes < 1:
         raise UsageError(f"passes is {options.passes}: expected a whole number of loops over the axis, 1 or more")
@@ -154,7 +156,8 @@ def _target(options: DeriveOptions, diagram: Diagram, sizes: dict[str, int]) -> 
     scalars = {n: sizes.pop(n) for n in integers_of(diagram) if n in sizes}
     lengths = check_sizes(diagram, sizes)
     products = parse_products(options.products or "triton")
-    return DeriveTarget(chip, lengths, known_dtype(options.dtype or "bf16"), options.stages, scalars, products)
+    dtype = known_dtype(options.dtype or "bf16")
+    return DeriveTarget(chip, lengths, dtype, options.stages, scalars, products, options.deterministic)
 
 
 def run_prove(

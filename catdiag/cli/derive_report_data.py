@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class DeriveTarget:
     """The chip, the sizes and the element type that a plan is for. With `stages` None the plan chooses the pipeline
-    stages. `products` says who computes products ("triton", "torch" or "quickest": see
-    `catdiag.planner.partition.searching`).
+    stages. `products` says who computes products ("triton", "torch" or "quickest"), `deterministic` that rows are added
+    in a fixed order: see `catdiag.planner.partition.searching`.
 
     `scalars` are the values of scalar inputs: the trip counts of loops that skip blocks depend on them.
     """
@@ -42,6 +42,7 @@ class DeriveTarget:
     stages: int | None = None
     scalars: Mapping[str, int] = field(default_factory=dict)
     products: Products = "triton"
+    deterministic: bool = False
     progress: Callable[[str], object] | None = field(default=None, repr=False, compare=False)
 
 
@@ -226,6 +227,7 @@ def _searched(
             cuts=request.cuts,
             several=request.several,
             products=target.products,
+            deterministic=target.deterministic,
             progress=target.progress,
         )[0]
     except (DoesNotFit, NotFusable):
@@ -287,6 +289,7 @@ def planned_for(derivation: Derivation, target: DeriveTarget, may_distribute: bo
     from catdiag.rewrite.split import runs_in_kernels
 
     uncut: dict[str, Any] = {"cuts": 0, "products": target.products, "distribute": may_distribute}
+    uncut["deterministic"] = target.deterministic
     if runs_in_kernels(derivation.diagram):
         uncut = {}
     try:
