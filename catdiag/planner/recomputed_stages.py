@@ -49,8 +49,8 @@ class RecomputedStages(StageSequence):
 
     saves: Callable[[Box], bool] = lambda box: False
     """Which products are checkpoints."""
-    factors: bool = False
-    """Whether what products read is a checkpoint too: no product makes its factors then."""
+    factors: Callable[[ArrayType], bool] = lambda ty: False
+    """Which arrays are checkpoints if products read them: these make no such factors then."""
     merging: Mapping[str, int] | None = None
     """The sizes with which summed axes are merged in each kernel; None where they are not."""
     checkpoints: list[int] = field(default_factory=list)
@@ -76,8 +76,8 @@ class RecomputedStages(StageSequence):
                 stage = self.stages[self.stage[place]] if place in self.stage else [place]
                 # Of a product of which a function makes a result, the result is saved.
                 found |= {self.first[stage[-1]]} & results or {wire}
-            if self.factors and multiplies(node.box):
-                found |= {self.root[w] for w in node.inputs}
+            if multiplies(node.box):
+                found |= {self.root[w] for w in node.inputs if self.factors(self.types[w])}
         return sorted(w for w in found if w >= inputs and not self.free[w])
 
     def _ordered(self, checkpoints: Collection[int]) -> list[int]:
@@ -97,8 +97,8 @@ class RecomputedStages(StageSequence):
         return [*self._needed(sorted(needed), checkpoints), *sorted(last, key=rank)]
 
     def _needed(self, needed: Sequence[int], checkpoints: Collection[int]) -> list[int]:
-        """What others need, in stored order; where factors are saved, one kernel makes those of all that it can."""
-        if not self.factors:
+        """What others need, in stored order; where products read it, one kernel makes what it can of that."""
+        if not any(self.factors(self.types[w]) for w in needed):
             return list(needed)
         reads = [[needed.index(w) for w in self._reads(end, checkpoints) if w in needed] for end in needed]
         made = [elementwise(self.graph.nodes[self.maker[w]].box) for w in needed]
@@ -174,7 +174,8 @@ def recomputed_rows(
 ) -> list[RecomputedStages]:
     """The rows of the same diagram that recompute arrays which a plan of `row` saves, where to save and load these
     takes more than `WORTH` of its time: with all products as checkpoints, and with those only that cost more than that;
-    and, from `WORTH_OF_FACTORS` on, with all that products read as checkpoints too.
+    and, from `WORTH_OF_FACTORS` on, with what products read as checkpoints too, but for arrays larger than all inputs
+    and results, as scores are.
 
     There are none of a diagram with uninterpreted boxes.
     """
@@ -197,10 +198,17 @@ def recomputed_rows(
                 found.append(made)
                 if merged_early(made.diagram, target.sizes) is not made.diagram:
                     found.append(replace(made, merging=target.sizes))
-    factors = {row.root[w] for node in graph.nodes if multiplies(node.box) for w in node.inputs}
-    if sum(round_trip_s(row.types[w], target) for w in spared if w not in factors) > WORTH_OF_FACTORS * seconds:
-        found.append(RecomputedStages(row.diagram, saves=multiplies, factors=True))
+    most = max((round_trip_s(ty, target) for ty in (*graph.dom, *row.diagram.cod)), default=0.0)
+    saved_s = {w: round_trip_s(row.types[w], target) for w in spared}
+    read = {row.root[w] for node in graph.nodes if multiplies(node.box) for w in node.inputs}
+    if sum(s for w, s in saved_s.items() if w not in read or s > most) > WORTH_OF_FACTORS * seconds:
+        small = partial(_is_small, target=target, most_s=most)
+        found.append(RecomputedStages(row.diagram, saves=partial(costs_more, target=target), factors=small))
     return found
+
+
+def _is_small(ty: ArrayType, target: PlanTarget, most_s: float) -> bool:
+    return round_trip_s(ty, target) <= most_s
 
 
 def saves_more(row: StageSequence, saved: Iterable[int], target: PlanTarget) -> bool:
