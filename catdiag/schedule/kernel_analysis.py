@@ -302,7 +302,7 @@ class _SlowMemory:
                     once = _whole_elements(tiles, made) if k in entries else elements
                     yield from self._added(replace(saved, size=elements), width, once)
                     if k in entries:
-                        body.kernel.scattered.append(self._scattered(name, w, made, reload_axes, once))
+                        body.kernel.scattered.append(self._scattered(name, w, made, reload_axes, once, width))
                 else:
                     yield saved
 
@@ -320,13 +320,14 @@ class _SlowMemory:
             yield replace(once, size=saved.size.scaled(width))
 
     def _scattered(
-        self, name: str, w: int, made: ArrayType, reload_axes: tuple[str, ...], entries: IntPolynomial
+        self, name: str, w: int, made: ArrayType, reload_axes: tuple[str, ...], entries: IntPolynomial, width: int
     ) -> ScatteredStore:
-        """What tiles add to an array: entries with the axes of `made`, which include its last one if rows are added."""
+        """What tiles add to an array that is stored at a width: entries with the axes of `made`, which include its last
+        one if rows are added."""
         axes = self.types[w].axes
         last = made.axis(axes[-1].name)
         row = ONE if last is None else IntPolynomial.of(last.size)
-        return ScatteredStore(name, entries, reload_axes, row, IntPolynomial.elements(axes), ADDED)
+        return ScatteredStore(name, entries, reload_axes, row, IntPolynomial.elements(axes), ADDED, width < ADDED)
 
     def width(self, w: int) -> int:
         """Bytes of an element of an array in slow memory."""

@@ -83,6 +83,22 @@ class GatheredLoad:
 @dataclass(frozen=True)
 class ScatteredStore:
     """Entries that tiles add to an array where integers say (`catdiag.schedule.scatter_add`): `entries` in all, once
+    for each tile of `reload_axes`, of which `row` are side by side in the array, of `elements` of `width` bytes. Those
+    may be `rounded` to fewer bytes once all are added."""
+
+    array: str
+    entries: IntPolynomial
+    places: IntPolynomial
+    taps: IntPolynomial
+    row: IntPolynomial
+    shifted: bool
+    width: int
+    loops: tuple[Loop, ...] = ()
+
+
+@dataclass(frozen=True)
+class ScatteredStore:
+    """Entries that tiles add to an array where integers say (`catdiag.schedule.scatter_add`): `entries` in all, once
     for each tile of `reload_axes`, of which `row` are side by side in the array, of `elements` of `width` bytes."""
 
     array: str
@@ -91,6 +107,7 @@ class ScatteredStore:
     row: IntPolynomial
     elements: IntPolynomial
     width: int
+    rounded: bool
 
 
 PhaseOf = tuple[Graph, Sequence[int], Sequence[int]]

@@ -63,7 +63,8 @@ def _composed(k: KernelInstance, backend: IdealBackend) -> Timing:
         computing_seconds=computing[0],
         loading_seconds=loading[0],
         seconds=backend.run_seconds(k, waves, rounds[0], rounds[1], traffic.outer_seconds(k))
-        + len(k.kernel.sums) * k.chip.launch_s,  # a kernel that clears each, or adds up its parts
+        # A kernel that clears each, or adds up its parts, and one that rounds the sums of scattered entries.
+        + (len(k.kernel.sums) + sum(added.rounded for added in k.kernel.scattered)) * k.chip.launch_s,
     )
 
 
