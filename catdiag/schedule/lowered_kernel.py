@@ -88,21 +88,6 @@ class ScatteredStore:
 
     array: str
     entries: IntPolynomial
-    places: IntPolynomial
-    taps: IntPolynomial
-    row: IntPolynomial
-    shifted: bool
-    width: int
-    loops: tuple[Loop, ...] = ()
-
-
-@dataclass(frozen=True)
-class ScatteredStore:
-    """Entries that tiles add to an array where integers say (`catdiag.schedule.scatter_add`): `entries` in all, once
-    for each tile of `reload_axes`, of which `row` are side by side in the array, of `elements` of `width` bytes."""
-
-    array: str
-    entries: IntPolynomial
     reload_axes: tuple[str, ...]
     row: IntPolynomial
     elements: IntPolynomial
