@@ -1,8 +1,9 @@
 """Which refactorings of PyTorch functions are proved, and which near misses are refuted.
 
-    python -m benchmarks.refactorings [PAGE]
+    python -m benchmarks.refactorings [PAGE [NAME…]]
 
-writes docs/results/refactorings.md. Needs `pip install 'catdiag[torch]' einops`; it takes some minutes.
+writes docs/results/refactorings.md; with names, or parts of names, only these are compared, and the page keeps its other
+rows. Needs `pip install 'catdiag[torch]' einops`; all take half an hour.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import sys
 import time
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -47,17 +49,24 @@ def _prove(first: object, second: object, assume: object, limit: float) -> objec
     return prove(first, second, assume, limit)  # type: ignore[arg-type]
 
 
-def page() -> str:
-    """The page, of verdicts and seconds on this machine."""
+def row(name: str, pair: Refactoring) -> str:
+    """A row of the page, with seconds on this machine."""
+    began = time.process_time()
+    found = [verdict(pair, other) for other in (pair.after, pair.near_miss)]
+    made = f"| {name} | {found[0]} | {found[1]} | {time.process_time() - began:.1f} |"
+    print(made, file=sys.stderr, flush=True)
+    return made
+
+
+def page(known: Mapping[str, str], wanted: Sequence[str]) -> str:
+    """The page, of rows that are known, and of pairs that are compared: those whose names have a wanted part, and those
+    without a row; all, if nothing is wanted."""
     rows, counts = [], (Counter[str](), Counter[str]())
     for name, pair in ALL.items():
-        began = time.process_time()
-        found = [verdict(pair, other) for other in (pair.after, pair.near_miss)]
-        spent = time.process_time() - began
-        for count, one in zip(counts, found, strict=True):
+        again = not wanted or name not in known or any(part in name for part in wanted)
+        rows.append(row(name, pair) if again else known[name])
+        for count, one in zip(counts, rows[-1].split(" | ")[1:3], strict=True):
             count[one] += 1
-        rows.append(f"| {name} | {found[0]} | {found[1]} | {spent:.1f} |")
-        print(rows[-1], file=sys.stderr, flush=True)
     said = [", ".join(f"{n} {one}" for one, n in count.most_common()) for count in counts]
     return "\n".join([
         "# Refactorings of PyTorch functions",
@@ -77,5 +86,13 @@ def page() -> str:
     ])  # fmt: skip
 
 
+def main() -> None:
+    """Writes the page."""
+    path = Path(sys.argv[1]) if len(sys.argv) > 1 else PAGE
+    lines = path.read_text().splitlines() if path.exists() else []
+    known = {line.split(" | ")[0].removeprefix("| "): line for line in lines if line.startswith("| ")}
+    path.write_text(page(known, sys.argv[2:]))
+
+
 if __name__ == "__main__":
-    (Path(sys.argv[1]) if len(sys.argv) > 1 else PAGE).write_text(page())
+    main()
