@@ -2,8 +2,8 @@
 
     python -m benchmarks.refactorings [PAGE [NAME…]]
 
-writes docs/results/refactorings.md; with names, or parts of names, only these are compared, and the page keeps its other
-rows. Needs `pip install 'catdiag[torch]' einops`; all take half an hour.
+writes docs/results/refactorings.md; with names, or parts of names, only these are compared, and the page keeps its
+other rows. Needs `pip install 'catdiag[torch]' einops`; all take half an hour.
 """
 
 from __future__ import annotations

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from importlib import import_module
 from typing import Any
 
 from catdiag.importers.example import NotRun
-from catdiag.importers.torch_runs import TorchRun, leaves_of
+from catdiag.importers.torch_runs import TorchRun
 from catdiag.util.errors import CatdiagError
 
 
@@ -33,7 +34,9 @@ class ModuleUnderTest:
             found = self.run.call(tensors)
         except NotRun as error:
             raise RuntimeError(error.message) from None
-        return tuple(value for value in leaves_of(found) if hasattr(value, "detach"))
+        # In the order of an export: that of a mapping's keys.
+        leaves = import_module("torch.utils._pytree").tree_leaves(found)
+        return tuple(value for value in leaves if hasattr(value, "detach"))
 
 
 def module_under_test(function: Callable[..., Any], program: Any) -> Callable[..., Any]:

@@ -299,3 +299,16 @@ def test_objects_in_results_are_their_tensors() -> None:
     np.testing.assert_allclose(found[1], wanted[1].layers[0]["keys"].detach().numpy())
     assert not module._forward_hooks
     assert cd.testing.assert_implements(module, program, sizes=program.example.sizes, trials=3).trials == 3
+
+
+def test_results_by_name_are_in_the_order_of_the_module() -> None:
+    class Named(nn.Module):
+        def forward(self, x: Any) -> Any:
+            return {"values": x * 2, "sums": x.sum(1)}
+
+    x = torch.randn(2, 3)
+    program = cd.from_torch(Named(), x)
+    values, sums = program.run(x.numpy())
+    np.testing.assert_allclose(values, 2 * x.numpy())
+    np.testing.assert_allclose(sums, x.sum(1).numpy())
+    assert cd.testing.assert_implements(Named(), program, trials=3).trials == 3
