@@ -15,7 +15,7 @@ from catdiag.importers.indexed_writes import combined, written_at
 from catdiag.importers.positions import NotPositional, Positions
 from catdiag.importers.program_builder import ProgramBuilder
 from catdiag.importers.torch_calls import AtenCall, Rule, Unsupported, adding, place
-from catdiag.importers.torch_shapes import slice_one
+from catdiag.importers.torch_shapes import in_range, slice_one
 
 RULES: dict[str, Rule] = {}
 rule = adding(RULES)
@@ -239,8 +239,9 @@ def _scatter_reduce(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
 
 @rule("index_add", "index_copy")
 def _index_add(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
-    value, at, source = call["self"], call["index"], call["source"]
+    value, source = call["self"], call["source"]
     k, alpha = place(value, call["dim"]), call.get("alpha", 1)
+    at = in_range(b, call["index"], value.dims[k])
     if alpha != 1:
         source = b.pointwise([source], lambda a: a * alpha, source.element)
     for j in range(len(value.dims)):

@@ -454,14 +454,20 @@ def _one_hot(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
         raise Unsupported("one_hot whose number of classes depends on values: give num_classes")
     one, zero = _ones("int")
 
+    wanted = in_range(b, value, classes)
+
     def make(env: Environment) -> Any:
-        at, wanted = env.index(classes), env[value]
-        if b.read_parts:
-            # PyTorch raises an error for an integer that is no class, of which a kernel gives a row of zeros.
-            wanted = gather(*env.merged(at, classes), wanted)
-        return elementwise.where(at == wanted, env[one], env[zero])
+        return elementwise.where(env.index(classes) == env[wanted], env[one], env[zero])
 
     return b.emit([*value.dims, classes], (*value.axes, *classes), make, "int")
+
+
+def in_range(b: ProgramBuilder, at: ArrayValue, dim: Dimension) -> ArrayValue:
+    """Integers that have no value beyond the ends of a dimension, where PyTorch raises an error. Only programs that are
+    compared need to say so: a kernel writes nothing there."""
+    if not b.read_parts or at.positions is not None or at.number is not None:
+        return at
+    return b.emit(at.dims, at.axes, lambda env: gather(*env.merged(env.index(dim), dim), env[at]), "int")
 
 
 def _ones(element: str) -> tuple[Any, Any]:

@@ -24,7 +24,7 @@ from catdiag.category.diagram import Diagram, of_graph
 from catdiag.category.types import ArrayType, Axis, size_symbols
 from catdiag.importers.torch_buffers import FromParameters, unmatched
 from catdiag.importers.torch_export import from_torch_pair
-from catdiag.prover import Refuted, Undecided
+from catdiag.prover import Interrupted, Refuted, Undecided
 from catdiag.prover.api import how_false, title_of
 from catdiag.prover.original_programs import DIFFERENT, ROUNDED, OriginalPrograms
 from catdiag.rewrite.matching.unify import Unifier
@@ -199,12 +199,14 @@ def prove_modules(pair: ModulePair, prove: Proving, assume: Sequence[str] = ()) 
             f"where they do, so that {DIFFERENT}: {error.message}",
             "the results on these numbers",
         ) from error
-    except Undecided as error:
+    except (Undecided, Interrupted) as error:
         if runs is None or not runs.differ_on_the_example():
             raise
         seen = runs.difference(pair.first, pair.second)
         if seen is not None:
             raise Refuted(how_false(title_of(pair.first, pair.second), seen), seen) from None
+        if isinstance(error, Interrupted):
+            raise
         raise Undecided(
             f"{error.verdict}, and PyTorch gives other numbers on the example: no small counterexample was found",
             error.goal,
