@@ -46,6 +46,7 @@ def _add_up(parts, sums, out, dependent, pdl):
     elif n:
         columns = 8 if n < 2**16 else 128
         rows = min(_power(count), 8192 // columns)
+        columns = max(columns, min(4096 // rows, _power(n // 1024)))  # of few parts more at once, in as many programs
         _added_up[(_tiles(n, columns),)](
             parts, out, count, n, rows=rows, columns=columns, dependent=dependent, num_warps=8, **pdl)
 '''.replace("FEW_BYTES", str(FEW_BYTES))
