@@ -43,7 +43,7 @@ class ValueBuilder:
     """Whether targets of cross-entropies may be the default of `ignore_index`, which is no class."""
     read_parts: bool = False
     """Whether slices that cover a dimension are read as parts of any lengths, and buffers that are made of positions as
-    what they are: for programs that are compared."""
+    what they are, and positions that are added to as having to be in range: for programs that are compared."""
 
     @property
     def at(self) -> str:
