@@ -93,7 +93,7 @@ def test_what_is_saved_between_kernels_has_the_type_of_the_rest() -> None:
 
 def test_a_kernel_of_truth_values_alone_has_the_type_of_the_rest() -> None:
     def first(a: Any, n: Any) -> Any:
-        inside = cd.index("x") < n
+        inside = a < n
         return cd.where(inside, a, 0) / cd.sum(cd.where(inside, a, 0), "x"), cd.where(inside, a, 1)
 
     row = StageSequence(cd.algorithm("x, int[] -> x, x")(first).diagram)
