@@ -89,4 +89,4 @@ def test_positions_may_say_where_too() -> None:
 
 def test_the_loops_say_what_is_looked_up(grouped: cd.Derivation) -> None:
     loads = [line.strip() for line in pseudocode(grouped).splitlines() if "load" in line]
-    assert loads == ["load Q[b q d]", "load t1[d b x] of K, t2[v b x] of V"]
+    assert loads == ["load Q[b q d]", "load t1[b x d] of K, t2[b x v] of V"]
