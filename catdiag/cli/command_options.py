@@ -82,7 +82,7 @@ class DeriveOptions:
         typer.Option(help="Who computes products of two arrays: triton, torch or quickest; needs --on [triton]."),
     ] = None
     deterministic: Annotated[
-        bool, typer.Option("--deterministic", help="Add rows in a fixed order, by no atomic additions; needs --on.")
+        bool, typer.Option("--deterministic", help="Try no scatter-adds, whose order is not fixed; needs --on.")
     ] = False
     theorems: Annotated[bool, typer.Option("--theorems", help="Prove all claims about the loops.")] = False
     pseudocode: Annotated[

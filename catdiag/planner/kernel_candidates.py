@@ -71,7 +71,7 @@ class PlanTarget:
     products: str = "triton"
     """Who computes products: "triton", "torch", or "quickest"."""
     deterministic: bool = False
-    """Whether no kernel may add to results in any order."""
+    """Whether no scatter-adds are tried, whose order is not fixed."""
     progress: Callable[[str], object] | None = field(default=None, repr=False, compare=False)
     """What is called with each step of the search, in words."""
 

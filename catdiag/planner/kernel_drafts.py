@@ -232,9 +232,9 @@ def _scattering(draft: KernelDraft, sums: Mapping[int, OneHotSum]) -> Iterator[K
     """The same loops in groups that add rows to results where integers say, where some results are such sums."""
     placed = {name for found in sums.values() for name in found.axes}
     summed = dict.fromkeys(name for found in sums.values() for name in found.summed)
-    kept = (n for ty in draft.streamed.cod for n in ty.names if n not in placed)
+    others = (n for ty in draft.streamed.cod for n in ty.names if n not in placed)
     groups: tuple[str, ...] = ()
-    for axis in (*summed, *kept) if sums else ():
+    for axis in (*summed, *others) if sums else ():
         if axis not in (*groups, *(streamed for streamed, _ in draft.streams)):
             with suppress(NotGroupable, AxisError):
                 find(draft.streamed, (*groups, axis), accumulate=True)

@@ -72,7 +72,7 @@ class Plan(AsHTML):
     dtypes: str | Mapping[str, str] = field(default="bf16", repr=False, compare=False)
     """The types as they were asked for."""
     deterministic: bool = field(default=False, repr=False, compare=False)
-    """Whether it was asked for, also of the passes of its gradient."""
+    """Whether no scatter-adds were tried, nor are for the passes of its gradient."""
     unproved: tuple[str, ...] = ()
     """What was not proved, each with the goal at which it stopped: `kernel 4: …`. There is then no theorem about the
     whole, no module is written, and `derivation` is that of the kernels from themselves."""

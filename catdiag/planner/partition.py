@@ -92,7 +92,7 @@ def plan(
             "expected a program after .stream(axis) or .group(axes)"
         )
     if unknown := sorted(options.keys() - known):
-        expected = sorted(known - {"ask", "derivation", "diagram", "hardware", "sizes"})
+        expected = sorted(known - {"ask", "derivation", "diagram", "hardware", "options", "sizes"})
         raise CatdiagError(f"plan has no option {unknown[0]!r}: expected of {', '.join(expected)}")
     start = time.perf_counter()
     if in_kernels:
@@ -188,14 +188,15 @@ def searching(
     but for statistics (fp32, or wider: see `catdiag.schedule.full_precision`), or those of inputs and results by name;
     `stages` the buffers of streamed blocks (left out: as many as are best for each kernel), `cuts` how many cuts there
     may be at most (0: one kernel). With `several` there is one at least: what each tile would compute anew is saved
-    once, also where the model has one kernel for as quick. `products` says who computes products of two arrays in
-    bf16 or fp16: "triton", kernels that are written; "torch", which has them from cuBLAS, but for products of products
-    that one kernel makes (attention); or, of a kernel that is a product and nothing else, "quickest", as is predicted.
-    That torch computes a product is assumed, and said (`catdiag.planner.library_products`). Where it is to be
-    `deterministic`, no kernel adds rows in any order (scatter-adds). `progress` is called with each step in words:
-    "proving kernel 2 of 7, which makes Q". Raises DoesNotFit where no way fits, with what the least of them would need;
-    SizeError for sizes that are missing; CatdiagError for a diagram that runs in loops or groups already, and
-    NotFusable for one without a box at work, and for `several` of one box.
+    once, also where the model has one kernel for as quick. `products` says who computes products of two arrays in bf16
+    or fp16: "triton", kernels that are written; "torch", which has them from cuBLAS, but for products of products that
+    one kernel makes (attention); or, of a kernel that is a product and nothing else, "quickest", as is predicted. That
+    torch computes a product is assumed, and said (`catdiag.planner.library_products`). Where it is to be
+    `deterministic`, no scatter-adds are tried, whose order is not fixed; a launch with deterministic=True then adds in
+    a fixed order. `progress` is called with each step in words: "proving kernel 2 of 7, which makes Q". Raises
+    DoesNotFit where no way fits, with what the least of them would need; SizeError for sizes that are missing;
+    CatdiagError for a diagram that runs in loops or groups already, and NotFusable for one without a box at work, and
+    for `several` of one box.
     """
     if runs_in_kernels(diagram):
         raise CatdiagError("the diagram runs in loops or groups already: ask for its plan before it is derived")

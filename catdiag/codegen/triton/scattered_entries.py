@@ -22,30 +22,30 @@ from catdiag.schedule.statements import Let
 @dataclass(eq=False)
 class ScatteredEntries(Pull):
     """The entries of a tile (`node`), their positions along some axes of the array that they are added to, and which of
-    these positions are in it. `kept` has the other axes of that array."""
+    these positions are in it. `others` has the other axes of that array."""
 
     node: TileNode
     at: Mapping[str, TileNode]
     inside: tuple[TileNode, ...]
-    kept: ArrayType
+    others: ArrayType
 
     def index(self, k: Build) -> At:
         """Where the entries are added, relative to the start of the tile along the axes that it has."""
-        return {**k.index(self.kept), **self.at}
+        return {**k.index(self.others), **self.at}
 
 
 def scattered(k: Build, let: Let) -> ScatteredEntries:
     """The entries that a box adds at positions, as nodes of a kernel."""
     op, ty = let.box.op, let.box.cod[0]
     assert isinstance(op, ScatterAdd)
-    kept = ArrayType(tuple(a for a in ty.axes if a.name not in op.axes), ty.element)
+    others = ArrayType(tuple(a for a in ty.axes if a.name not in op.axes), ty.element)
     at = {name: k.tile(value) for name, value in zip(op.axes, let.args[1:], strict=True)}
     inside = [
         k.nodes.op("and", k.nodes.op("le", k.nodes.const(0, "int"), at[axis.name]),
                    k.nodes.op("lt", at[axis.name], k.size(axis.size)))
         for axis in ty.axes if axis.name in at
     ]  # fmt: skip
-    return ScatteredEntries(ty, k.nodes.real(k.tile(let.args[0])), at, tuple(inside), kept)
+    return ScatteredEntries(ty, k.nodes.real(k.tile(let.args[0])), at, tuple(inside), others)
 
 
 class _Writer(Protocol):
