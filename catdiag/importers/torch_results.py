@@ -29,8 +29,8 @@ def of_plain_types(value: Any) -> Any:
         return type(value)(of_plain_types(item) for item in value)
     if hasattr(value, "detach") or not hasattr(value, "__dict__"):
         return value
-    held = {key: of_plain_types(item) for key, item in vars(value).items()}
-    return {key: item for key, item in held.items() if _has_tensors(item)}
+    attributes = {key: of_plain_types(item) for key, item in vars(value).items()}
+    return {key: item for key, item in attributes.items() if _has_tensors(item)}
 
 
 def _has_tensors(value: Any) -> bool:

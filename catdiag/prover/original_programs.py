@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from catdiag.category.types import Ty, size_symbols, size_value
 from catdiag.importers.example import Example, NotRun, Original, Result
+from catdiag.prover.certification import statement_of
 from catdiag.prover.outcomes import Refuted, Theorem, Undecided
+from catdiag.prover.refute.counterexample_search import refute_at
 
 if TYPE_CHECKING:
     from catdiag.category.diagram import Diagram
@@ -139,9 +141,6 @@ class OriginalPrograms:
     def difference(self, left: Diagram, right: Diagram) -> Counterexample | None:
         """Numbers like those of the example on which both the programs, as they were imported, and what the libraries
         give differ; None where there are none, or the arrays are large."""
-        from catdiag.prover.certification import statement_of
-        from catdiag.prover.refute.counterexample_search import refute_at
-
         if sum(a.size for a in self._arrays) > _MOST_PRINTED:
             return None
         statement = statement_of(left, right, ())

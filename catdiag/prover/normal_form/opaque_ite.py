@@ -123,8 +123,8 @@ class DecidedIteNormalizer(OpaqueIteNormalizer):
         if self._inside:
             return super().case(ctx, t, path, alike)
         t = self.part(ctx, t, path, 0, self._decided_parts)
-        told = {t.args[0].op, negate(t.args[0]).op}
-        known = t.args[0] in (TRUE, FALSE) or any(f.condition.op in told and f.variables for f in ctx.facts)
+        operations = {t.args[0].op, negate(t.args[0]).op}
+        known = t.args[0] in (TRUE, FALSE) or any(f.condition.op in operations and f.variables for f in ctx.facts)
         done = self.attempt(ctx, t, path, "decide") if known else t
         return super().case(ctx, t, path, alike) if done is t else self.normal(ctx, done, path)
 

@@ -170,8 +170,8 @@ def _passes(
         [[[(wires[a], other[b]) for a, b in stage if a in wires and b in other] for stage in way] for way in ways],
     )
     of = tuple(made.of.values())
-    kept = dear_arrays(graph, made.dear)
-    products = tuple(outputs.index(w) for w in further_saved if w in kept)
+    dear = dear_arrays(graph, made.dear)
+    products = tuple(outputs.index(w) for w in further_saved if w in dear)
     return ForwardAndBackward(
         forward, backward, len(diagram.cod), tuple(reads), places, of, made.wrt, theorem, products
     )
