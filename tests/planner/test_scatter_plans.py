@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 import catdiag as cd
+from catdiag.errors import CatdiagError
 from tests.scatters import counts, products, rows
 
 
@@ -34,3 +37,8 @@ def test_a_deterministic_plan_has_none() -> None:
     plan = rows.plan("H200", sizes, dtype="bf16", deterministic=True)
     assert "scatter-add" not in str(plan) and plan.deterministic
     assert plan.time_s > rows.plan("H200", sizes, dtype="bf16").time_s
+
+
+def test_an_unknown_option_of_a_plan_is_named_beside_those_that_there_are() -> None:
+    with pytest.raises(CatdiagError, match="'determinstic': expected of cuts, deterministic, .* dtype, products, "):
+        rows.plan("H200", {"t": 64, "d": 64, "v": 64}, determinstic=True)
