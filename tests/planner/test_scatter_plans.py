@@ -40,5 +40,5 @@ def test_a_deterministic_plan_has_none() -> None:
 
 
 def test_an_unknown_option_of_a_plan_is_named_beside_those_that_there_are() -> None:
-    with pytest.raises(CatdiagError, match="'determinstic': expected of cuts, deterministic, .* dtype, products, "):
+    with pytest.raises(CatdiagError, match=r"'determinstic': expected of cuts, deterministic, .* dtype, products, "):
         rows.plan("H200", {"t": 64, "d": 64, "v": 64}, determinstic=True)
