@@ -83,19 +83,9 @@ class BackendOptions:
 def backend(graph_module: Any, inputs: Sequence[Any], *, options: Mapping[str, Any] | None = None, **_: Any) -> Any:
     """Compiles a graph of Dynamo on example inputs, as every backend of `torch.compile` does."""
     chosen = BackendOptions.of(options or {})
-    dynamo = import_module("torch._dynamo")
-    rest = dynamo.lookup_backend(chosen.rest)
-    try:
-        # What Dynamo is tracing learns nothing of this: its lengths stay as they are.
-        with import_module("torch._guards").tracing(None):
-            found, regions = with_regions(graph_module, inputs, chosen)
-    except CatdiagError as error:
-        LOGGER.info("nothing is taken: %s", error.message)
-        return rest(graph_module, inputs)
-    for region in regions:
-        LOGGER.info("%s", region)
-    if not any(region.taken for region in regions):
-        LOGGER.info("nothing is taken: %s compiles the graph as it is", chosen.rest)
+    rest = import_module("torch._dynamo").lookup_backend(chosen.rest)
+    found = with_taken_regions(graph_module, inputs, chosen)
+    if found is None:
         return rest(graph_module, inputs)
     if any(map(is_dynamic, inputs)):
         LOGGER.info("the regions are those of the first lengths: %s compiles the graph for others", chosen.rest)
@@ -154,6 +144,23 @@ def at_the_first_lengths(inputs: Sequence[Any]) -> list[Any]:
         return made.requires_grad_(value.requires_grad)
 
     return [fixed(value) for value in inputs]
+
+
+def with_taken_regions(graph_module: Any, inputs: Sequence[Any], options: BackendOptions) -> Any:
+    """The graph in which the regions that are taken are operators, None where nothing is taken; says what was."""
+    try:
+        # What Dynamo is tracing learns nothing of this: its lengths stay as they are.
+        with import_module("torch._guards").tracing(None):
+            found, regions = with_regions(graph_module, inputs, options)
+    except CatdiagError as error:
+        LOGGER.info("nothing is taken: %s", error.message)
+        return None
+    for region in regions:
+        LOGGER.info("%s", region)
+    if not any(region.taken for region in regions):
+        LOGGER.info("nothing is taken: %s compiles the graph as it is", options.rest)
+        return None
+    return found
 
 
 def with_regions(graph_module: Any, inputs: Sequence[Any], options: BackendOptions) -> tuple[Any, list[Region]]:
