@@ -20,7 +20,7 @@ from catdiag.schedule.kernel_analysis import given_sizes
 from catdiag.schedule.stored_types import element_types, output_names, rest_type
 from catdiag.solvers.z3 import Z3, shared
 
-DEAR, PRODUCT_BYTES = 2.0, 2
+EXPENSIVE, PRODUCT_BYTES = 2.0, 2
 """How many times as long a saved product takes to compute again as to write and read, at least, and the bytes of an
 entry that this goes by."""
 
@@ -66,8 +66,8 @@ def training_plans(
     solver = ask or shared()
 
     def passes(most_bytes: int) -> ForwardAndBackward:
-        dear = partial(_dear, chip, most_bytes, sizes)
-        return forward_and_backward(source, solver, wrt=list(wrt), dear=dear)
+        expensive = partial(_is_expensive, chip, most_bytes, sizes)
+        return forward_and_backward(source, solver, wrt=list(wrt), expensive=expensive)
 
     ends = _bytes_of_ends(source, sizes, element_types(source, dtype))
     made = _plans(source, passes(ends), chip, sizes, dtype, deterministic)
@@ -122,10 +122,10 @@ def _bytes_of_ends(source: Diagram, sizes: Mapping[str, int], types: Mapping[str
     )
 
 
-def _dear(chip: Hardware, most_bytes: int, sizes: Mapping[str, int], box: Box) -> bool:
-    """Whether a product takes `DEAR` times as long to compute again as to write and read, and it takes no more than so
-    many bytes: those of all inputs and results, or of an array that the forward pass writes and reads in any case. Of a
-    sum of rows that integers place, which moves each row twice, the latter alone."""
+def _is_expensive(chip: Hardware, most_bytes: int, sizes: Mapping[str, int], box: Box) -> bool:
+    """Whether a product takes `EXPENSIVE` times as long to compute again as to write and read, and it takes no more than
+    so many bytes: those of all inputs and results, or of an array that the forward pass writes and reads in any case. Of
+    a sum of rows that integers place, which moves each row twice, the latter alone."""
     if len(box.dom) > 2 or box.cod[0].element != "real":
         return False
     lengths = {a.name: size_value(a.size, sizes) for ty in box.dom for a in ty.axes}
@@ -133,7 +133,7 @@ def _dear(chip: Hardware, most_bytes: int, sizes: Mapping[str, int], box: Box) -
     if len(box.dom) == 1:
         return moved <= 2 * most_bytes
     again = 2 * math.prod(lengths.values()) / (chip.tensor.get("bf16", math.inf) * chip.sustained["tensor"])
-    return moved <= 2 * most_bytes and again > DEAR * moved / (chip.hbm_bytes_per_s * chip.sustained["hbm"])
+    return moved <= 2 * most_bytes and again > EXPENSIVE * moved / (chip.hbm_bytes_per_s * chip.sustained["hbm"])
 
 
 def training_kernels(planned: Plan, wrt: tuple[int, ...]) -> TrainingKernels:

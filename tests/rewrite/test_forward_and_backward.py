@@ -197,8 +197,8 @@ def test_a_whole_layer_is_proved_array_by_array():
     assert all(np.allclose(a, b) for a, b in zip(found, expected, strict=True))
 
 
-def test_products_that_are_dear_are_saved_and_sums_are_taken_through_them():
-    both = forward_and_backward(layer.diagram, shared(), dear=lambda box: reduced_axes(box) in (("f",), ("x",)))
+def test_products_that_are_expensive_are_saved_and_sums_are_taken_through_them():
+    both = forward_and_backward(layer.diagram, shared(), expensive=lambda box: reduced_axes(box) in (("f",), ("x",)))
     assert not both.theorem.conditional
     assert [str(both.forward.cod[k]) for k in both.products] == ["[q d]", "[x d]", "[x d]", "[q d]", "[q v]", "[q v]"]
     assert "Σ_x" not in cd.Program(both.backward).code("pseudocode").split("save")[0]

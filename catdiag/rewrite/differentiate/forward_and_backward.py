@@ -31,11 +31,11 @@ from catdiag.rewrite.differentiate.pass_proofs import stages
 from catdiag.rewrite.differentiate.passes import Linearization
 from catdiag.rewrite.differentiate.redundant_maxima import redundant_maxima
 from catdiag.rewrite.differentiate.saved_statistics import (
-    Dear,
+    IsExpensive,
     RowStatistics,
     bases,
     cut_wires,
-    dear_arrays,
+    expensive_arrays,
     operands,
     read_arrays,
 )
@@ -69,10 +69,10 @@ class ForwardAndBackward:
 
 
 def forward_and_backward(
-    diagram: Diagram, ask: Z3, of: Outputs = None, wrt: Inputs = None, dear: Dear = lambda box: False
+    diagram: Diagram, ask: Z3, of: Outputs = None, wrt: Inputs = None, expensive: IsExpensive = lambda box: False
 ) -> ForwardAndBackward:
     """The two passes, proved together. See `catdiag.program.Program.forward_and_backward`. Results of contractions and
-    scatter-adds that are `dear` are saved, others are computed again."""
+    scatter-adds that are `expensive` are saved, others are computed again."""
     chosen, named = chosen_inputs(diagram, wrt), chosen_outputs(diagram, of)
     flat, count = unrolled(diagram), len(diagram.dom)
     made = Linearization(flat, [ArrayType(diagram.cod[k].axes) for k in named.values()], element_guards=True)
@@ -87,14 +87,15 @@ def forward_and_backward(
         graph.cast(broadcast(graph, graph.const(0) if w is None else w, ty.axes), ty)
         for w, ty in zip(pulled, types, strict=True)
     ]
-    wires = _WithGradient(diagram, graph, tuple(results), tuple(derived), tuple(types), named, tuple(chosen), dear)
-    kept = dear_arrays(graph, dear)
+    wires = _WithGradient(diagram, graph, tuple(results), tuple(derived), tuple(types), named, tuple(chosen), expensive)
+    kept = expensive_arrays(graph, expensive)
     read = [*results, *(w for w in graph.cone([*results, *derived]) if w not in results and w in kept)]
     shorter, becomes = _through_results(graph, read, derived)
     statistics = RowStatistics(graph, read)
     fewer = statistics.of(shorter)
     forms = [(shorter, becomes, set[int]()), (derived, {}, set[int]())]
-    if len(read_arrays(graph, results, fewer, count, dear)) < len(read_arrays(graph, results, shorter, count, dear)):
+    of_fewer, of_shorter = (len(read_arrays(graph, results, w, count, expensive)) for w in (fewer, shorter))
+    if of_fewer < of_shorter:
         then = statistics.becomes
         whole = {w: then.get(becomes.get(w, w), becomes.get(w, w)) for w in graph.cone([*results, *derived])}
         forms.insert(0, (fewer, whole, bases(graph, statistics.terms)))
@@ -118,13 +119,13 @@ class _WithGradient:
     types: tuple[ArrayType, ...]
     of: Mapping[str, int]
     wrt: tuple[int, ...]
-    dear: Dear
+    expensive: IsExpensive
 
     def saved_type(self, wire: int) -> ArrayType:
         """The type of a saved array, with its axes in the order in which the program's inputs and results have them, or
         products of them; a product as it is made, since what it is computed again with reads it so."""
         ty = self.graph.types[wire]
-        if wire in dear_arrays(self.graph, self.dear):
+        if wire in expensive_arrays(self.graph, self.expensive):
             return ty
         axes = (axis for one in (*self.diagram.cod, *self.diagram.dom) for axis in one.axes)
         known = dict.fromkeys(part.name for axis in axes for part in (axis, *axis.parts))
@@ -139,7 +140,7 @@ def _passes(
     gradient's wires have become in them, `of_rows` the arrays whose statistics were put together. Raises NotProved."""
     diagram, graph, results, types = made.diagram, made.graph, made.results, made.types
     count = len(diagram.dom)
-    read = read_arrays(graph, results, pulled, count, made.dear)
+    read = read_arrays(graph, results, pulled, count, made.expensive)
     reads, saved = [w for w in read if w < count], [w for w in read if w >= count]
     further_saved = [w for w in saved if w not in results]
     outputs = [*results, *further_saved]
@@ -170,8 +171,8 @@ def _passes(
         [[[(wires[a], other[b]) for a, b in stage if a in wires and b in other] for stage in way] for way in ways],
     )
     of = tuple(made.of.values())
-    dear = dear_arrays(graph, made.dear)
-    products = tuple(outputs.index(w) for w in further_saved if w in dear)
+    expensive = expensive_arrays(graph, made.expensive)
+    products = tuple(outputs.index(w) for w in further_saved if w in expensive)
     return ForwardAndBackward(
         forward, backward, len(diagram.cod), tuple(reads), places, of, made.wrt, theorem, products
     )

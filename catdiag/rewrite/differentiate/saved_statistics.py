@@ -32,18 +32,18 @@ _DEPTH = 6
 """How many operations deep a sum or a product is read: one of shared operands has many terms."""
 
 
-Dear = Callable[[Box], bool]
+IsExpensive = Callable[[Box], bool]
 """Whether what a contraction or a scatter-add makes is saved, since to compute it again takes longer than to write and
 read it."""
 
 
 def read_arrays(
-    graph: HashConsedGraph, results: Sequence[int], roots: Sequence[int], count: int, dear: Dear
+    graph: HashConsedGraph, results: Sequence[int], roots: Sequence[int], count: int, expensive: IsExpensive
 ) -> list[int]:
     """What is read of the forward pass to make the roots, given cotangents; `count` are the program's inputs."""
     whole = Graph(graph.dom, tuple(graph.nodes), tuple(results))
     free, small = rematerialized(whole, [False] * len(graph.dom)), statistics(whole)
-    kept = {*results, *small, *dear_arrays(graph, dear)}
+    kept = {*results, *small, *expensive_arrays(graph, expensive)}
     found: set[int] = set()
     seen: set[int] = set()
     todo = list(roots)
@@ -64,12 +64,12 @@ def read_arrays(
     return sorted(found)
 
 
-def dear_arrays(graph: HashConsedGraph, dear: Dear) -> frozenset[int]:
+def expensive_arrays(graph: HashConsedGraph, expensive: IsExpensive) -> frozenset[int]:
     """The products of the forward pass that are saved, and its sums of rows that integers place (scatter-adds)."""
     whole, found = Graph(graph.dom, tuple(graph.nodes), ()), set[int]()
     for place, wire in enumerate(graph.first):
         box = graph.nodes[place].box
-        if not graph.late[wire] and (contracts(box) or one_hot_sum(whole, wire) is not None) and dear(box):
+        if not graph.late[wire] and (contracts(box) or one_hot_sum(whole, wire) is not None) and expensive(box):
             found.add(wire)
     return frozenset(found)
 
