@@ -123,9 +123,9 @@ def _bytes_of_ends(source: Diagram, sizes: Mapping[str, int], types: Mapping[str
 
 
 def _is_expensive(chip: Hardware, most_bytes: int, sizes: Mapping[str, int], box: Box) -> bool:
-    """Whether a product takes `EXPENSIVE` times as long to compute again as to write and read, and it takes no more than
-    so many bytes: those of all inputs and results, or of an array that the forward pass writes and reads in any case. Of
-    a sum of rows that integers place, which moves each row twice, the latter alone."""
+    """Whether a product takes `EXPENSIVE` times as long to compute again as to write and read, and no more than so many
+    bytes: those of all inputs and results, or of an array that the forward pass writes and reads in any case. Of a sum
+    of rows that integers place, which moves each row twice, the latter alone."""
     if len(box.dom) > 2 or box.cod[0].element != "real":
         return False
     lengths = {a.name: size_value(a.size, sizes) for ty in box.dom for a in ty.axes}
