@@ -100,11 +100,14 @@ def forward_and_backward(
         whole = {w: then.get(becomes.get(w, w), becomes.get(w, w)) for w in graph.cone([*results, *derived])}
         forms.insert(0, (fewer, whole, bases(graph, statistics.terms)))
     for k, (form, change, of_rows) in enumerate(forms):
-        try:
-            return _passes(wires, form, ask, change, of_rows)
-        except NotProved:  # where a sum is not known to be positive, say
-            if all(form == other for other, _, _ in forms[k + 1 :]):
-                raise
+        further = any(form != other for other, _, _ in forms[k + 1 :])
+        extended = any(graph.types[w].element == "extended" for w in read_arrays(graph, results, form, count, dear))
+        for finite in (True, False) if extended else (False,):
+            try:
+                return _passes(wires, form, ask, change, of_rows, finite)
+            except NotProved:  # where a sum is not known to be positive, say
+                if not (finite or further):
+                    raise
     raise AssertionError("the gradient as it was derived is one of the forms")
 
 
@@ -121,23 +124,31 @@ class _WithGradient:
     wrt: tuple[int, ...]
     expensive: IsExpensive
 
-    def saved_type(self, wire: int) -> ArrayType:
+    def saved_type(self, wire: int, finite: bool) -> ArrayType:
         """The type of a saved array, with its axes in the order in which the program's inputs and results have them, or
-        products of them; a product as it is made, since what it is computed again with reads it so."""
+        products of them; a product as it is made, since what it is computed again with reads it so. `finite` statistics
+        are real numbers, where others may be −∞."""
         ty = self.graph.types[wire]
         if wire in expensive_arrays(self.graph, self.expensive):
             return ty
         axes = (axis for one in (*self.diagram.cod, *self.diagram.dom) for axis in one.axes)
         known = dict.fromkeys(part.name for axis in axes for part in (axis, *axis.parts))
         place = {name: k for k, name in enumerate(known)}
-        return ArrayType(tuple(sorted(ty.axes, key=lambda a: place.get(a.name, len(place)))), ty.element)
+        element = "real" if finite and ty.element == "extended" else ty.element
+        return ArrayType(tuple(sorted(ty.axes, key=lambda a: place.get(a.name, len(place)))), element)
 
 
 def _passes(
-    made: _WithGradient, pulled: Sequence[int], ask: Z3, becomes: Mapping[int, int], of_rows: Collection[int]
+    made: _WithGradient,
+    pulled: Sequence[int],
+    ask: Z3,
+    becomes: Mapping[int, int],
+    of_rows: Collection[int],
+    finite: bool,
 ) -> ForwardAndBackward:
     """The passes of which the second makes the wires `pulled`, which mean the cotangents. `becomes` is what the
-    gradient's wires have become in them, `of_rows` the arrays whose statistics were put together. Raises NotProved."""
+    gradient's wires have become in them, `of_rows` the arrays whose statistics were put together; of `finite`
+    statistics see `_WithGradient.saved_type`. Raises NotProved."""
     diagram, graph, results, types = made.diagram, made.graph, made.results, made.types
     count = len(diagram.dom)
     read = read_arrays(graph, results, pulled, count, made.expensive)
@@ -148,7 +159,7 @@ def _passes(
     names, cotangents = further[:count], list(range(count, len(graph.dom)))
     title = diagram.title or "the program"
 
-    kinds = {w: made.saved_type(w) for w in further_saved}
+    kinds = {w: made.saved_type(w, finite) for w in further_saved}
     forward, early = _emitted(graph, range(count), outputs, [*diagram.cod, *kinds.values()])
     backward, late = _emitted(graph, [*reads, *saved, *cotangents], pulled, types, kinds)
     forward = titled(of_graph(forward.graph, forward.cod, names), f"{title}, forward")
