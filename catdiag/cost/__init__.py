@@ -10,21 +10,12 @@ What users call is here too, imported when first used: `cd.cost.sharding`, `cd.c
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import Any
+from catdiag.util.lazy_names import lazy_names
 
-_HOMES = {
-    "catdiag.optimum.crossover": "Crossover changes",
-    "catdiag.cost.sharding": "Sharding sharding",
-}
-_HOME = {name: module for module, names in _HOMES.items() for name in names.split()}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module 'catdiag.cost' has no attribute {name!r}")
-    return getattr(import_module(_HOME[name]), name)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOME})
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "catdiag.optimum.crossover": "Crossover changes",
+        "catdiag.cost.sharding": "Sharding sharding",
+    },
+)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from catdiag.prover.refute.counterexample_data import Counterexample
+from catdiag.prover.refute.counterexample_data import Counterexample
 
 _SHORT = 16
 """Arrays of up to this many elements are written out even where a shorter expression exists."""

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from fractions import Fraction
 from itertools import pairwise
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+import sympy
 
 from catdiag.category.diagram import Diagram, HasDiagram, diagram_of
 from catdiag.category.ops import FoldOp
 from catdiag.category.traversal import all_boxes
 from catdiag.category.types import size_symbols, size_value
+from catdiag.chip.hierarchy import Hierarchy
 from catdiag.codegen.pseudocode import shown
+from catdiag.cost.traffic import io
+from catdiag.cost.traffic_by_level import levels_io
 from catdiag.execute.size_inference import tile_bounds
+from catdiag.simulate.machine import count
+from catdiag.simulate.multi_level_machine import count_levels
 from catdiag.testing.concise_failures import concise
 from catdiag.util.errors import CatdiagError, SizeError
-
-if TYPE_CHECKING:
-    from catdiag.chip.hierarchy import Hierarchy
 
 _ATTEMPTS = 20
 """The most draws of sizes per trial, until every read is in range."""
@@ -117,9 +123,6 @@ def _known(diagram: Diagram, sizes: Mapping[str, int], tiles: Mapping[str, int])
 def _two_levels(
     diagram: Diagram, draw: _Draw, functions: Mapping[str, Any] | None, options: dict[str, Any]
 ) -> tuple[Found, Found]:
-    from catdiag.cost.traffic import io
-    from catdiag.simulate.machine import count
-
     formula = io(diagram, **options)
     known = draw.sizes(formula.account.sizes)
     lengths = draw.lengths(known)
@@ -145,9 +148,6 @@ def _several_levels(
     functions: Mapping[str, Any] | None,
     options: dict[str, Any],
 ) -> tuple[Found, Found]:
-    from catdiag.cost.traffic_by_level import levels_io
-    from catdiag.simulate.multi_level_machine import count_levels
-
     formula = levels_io(diagram, levels, **options)
     known = draw.sizes(formula.account.sizes)
     lengths: dict[str, dict[str, int]] = {}
@@ -195,8 +195,6 @@ class _Draw:
 
     def arrays(self, sizes: Mapping[str, int], said: Collection[str]) -> list[Any] | None:
         """The inputs, if formulas depend on integers among them (`said`), with these integers drawn; else None."""
-        import numpy as np
-
         if not said:
             return None
         generator = np.random.default_rng(self.random.randint(0, 2**20))
@@ -230,10 +228,6 @@ def evaluator(values: Mapping[str, int]) -> Callable[[Any], int]:
     >>> evaluator({"q": 7, "g_q": 2})(symbol("q") * 3 + symbol("g_q"))
     23
     """
-    from fractions import Fraction
-
-    import sympy
-
     functions = {"floor": lambda v: v // 1, "ceiling": lambda v: -(-v // 1), "Max": max, "Min": min}
     quick = (sympy.Add, sympy.Mul, sympy.Pow, sympy.floor, sympy.ceiling, sympy.Max, sympy.Min, sympy.Atom)
 

@@ -4,18 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
+
+import numpy as np
 
 from catdiag.category.diagram import Diagram, HasDiagram, diagram_of
 from catdiag.execute.size_inference import solve
 from catdiag.rewrite.derivation import source_of
+from catdiag.testing.array_literals import assignments, pasted
 from catdiag.testing.concise_failures import concise
+from catdiag.testing.error_bounds import CHAIN, Rounding
+from catdiag.testing.float_formats import format_of, rounded
+from catdiag.testing.input_generators import (
+    arrays_at,
+    checked_sizes,
+    positions_met,
+    sizes_at,
+    stored_as,
+    summed,
+    symbols_of,
+)
+from catdiag.testing.kernel_under_test import Failure, Judgement, KernelUnderTest
+from catdiag.testing.module_under_test import module_under_test
+from catdiag.testing.shrink import Shrinker
 from catdiag.util.errors import CatdiagError, SizeError, TypeMismatch
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from catdiag.testing.kernel_under_test import Failure, Judgement, KernelUnderTest
 
 _LATE = 8
 """The size from which axes whose positions meet in a mask count as long."""
@@ -172,10 +184,6 @@ def _comparison(
     seed: int,
 ) -> _Comparison:
     """Raises SizeError for unknown sizes, CatdiagError for unknown inputs."""
-    import numpy as np
-
-    from catdiag.testing.input_generators import checked_sizes, positions_met, summed, symbols_of
-
     source = kernel.diagram
     symbols = symbols_of(source)
     fixed = checked_sizes(symbols, "sizes", sizes)
@@ -214,9 +222,6 @@ class _Comparison:
 
     def compare_example(self, example: Sequence[Any]) -> None:
         """Compares at arrays that the user gave. Raises Mismatch, TypeMismatch for a wrong number of arrays."""
-        from catdiag.testing.float_formats import rounded
-        from catdiag.testing.input_generators import stored_as
-
         source, form = self.kernel.diagram, self.kernel.result_format
         if len(example) != len(source.dom):
             raise TypeMismatch(
@@ -231,8 +236,6 @@ class _Comparison:
 
     def compare_drawn(self, number: int, trials: int) -> None:
         """Compares at sizes and arrays that are drawn. Raises Mismatch with the smallest that are found to fail."""
-        from catdiag.testing.shrink import Shrinker
-
         sizes, arrays, judged = self._judged(number)
         if judged is None:
             return
@@ -247,8 +250,6 @@ class _Comparison:
 
     def _judged(self, number: int) -> tuple[dict[str, int], list[Any], Judgement | None]:
         """Sizes and arrays of a trial and what was found there; None where no draw was in range."""
-        from catdiag.testing.input_generators import arrays_at, sizes_at
-
         source, form = self.kernel.diagram, self.kernel.result_format
         judged: Judgement | None = None
         at: dict[str, int] = {}
@@ -290,13 +291,6 @@ def kernel_of(
 
     Raises TypeMismatch for an unknown type, and for anything but a diagram or a derivation.
     """
-    import numpy as np
-
-    from catdiag.testing.error_bounds import CHAIN, Rounding
-    from catdiag.testing.float_formats import format_of
-    from catdiag.testing.kernel_under_test import KernelUnderTest
-    from catdiag.testing.module_under_test import module_under_test
-
     if not callable(function):
         raise TypeMismatch(f"expected a function of arrays, not {function!r}")
     function = module_under_test(function, diagram)
@@ -316,8 +310,6 @@ def kernel_of(
 
 
 def _example(array: Any, element: str, form: Any, held: Any, rounded: Any) -> Any:
-    import numpy as np
-
     kinds: dict[str, Any] = {"bool": np.bool_, "int": np.int64}
     return np.asarray(array, kinds[element]) if element in kinds else held(rounded(array, form), form)
 
@@ -331,8 +323,6 @@ def report(
     where: str,
 ) -> Mismatch:
     """The error for a failure, with everything needed to reproduce it."""
-    from catdiag.testing.array_literals import assignments, pasted
-
     names = kernel.diagram.input_names
     by_name = dict(zip(names, arrays, strict=True))
     rounding = kernel.rounding

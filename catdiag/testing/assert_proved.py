@@ -5,19 +5,17 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from catdiag.category.diagram import Diagram, HasDiagram, diagram_of
 from catdiag.prover import Interrupted, Refuted, Undecided, prove
-from catdiag.prover.api import how_false
-from catdiag.rewrite.derivation import derivation_of
+from catdiag.prover.api import Theorem, how_false
+from catdiag.rewrite.derivation import Derivation, derivation_of
+from catdiag.rewrite.stream.streaming import stream
+from catdiag.testing.array_literals import counterexample
 from catdiag.testing.concise_failures import concise
 from catdiag.testing.module_pairs import ModulePair, prove_modules
 from catdiag.util.errors import NotStreamable, TypeMismatch
-
-if TYPE_CHECKING:
-    from catdiag.prover.api import Theorem
-    from catdiag.rewrite.derivation import Derivation
 
 
 @concise
@@ -56,8 +54,6 @@ def assert_equivalent(
     at x=1:
         A = np.array([1.0])
     """
-    from catdiag.testing.array_literals import counterexample
-
     notes: tuple[str, ...] = ()
     title = ""
     try:
@@ -116,8 +112,6 @@ def assert_streams(diagram: Diagram | HasDiagram, axis: str, *, passes: int = 1)
     ...
     AssertionError: cubes does not stream along 'x': ...
     """
-    from catdiag.rewrite.stream.streaming import stream
-
     diagram = diagram_of(diagram)
     try:
         derived = stream(derivation_of(diagram), axis, passes=passes)

@@ -18,20 +18,21 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
 
 from catdiag.category.diagram import Diagram, of_graph
 from catdiag.category.types import ArrayType, Axis, size_symbols
+from catdiag.execute.interpreter import run
 from catdiag.importers.torch_buffers import FromParameters, unmatched
 from catdiag.importers.torch_export import from_torch_pair
 from catdiag.prover import Interrupted, Refuted, Undecided
-from catdiag.prover.api import how_false, title_of
+from catdiag.prover.api import Theorem, how_false, title_of
+from catdiag.prover.internal_equivalences import Screened, axis_names
 from catdiag.prover.original_programs import DIFFERENT, ROUNDED, OriginalPrograms
 from catdiag.rewrite.matching.unify import Unifier
 from catdiag.util.errors import CatdiagError
-
-if TYPE_CHECKING:
-    from catdiag.prover.api import Theorem
 
 Proving = Callable[[Diagram, Diagram, Sequence[str]], "Theorem"]
 """From two diagrams and assumptions to the theorem that they are equal; raises Refuted or Undecided."""
@@ -100,8 +101,6 @@ class ModulePair:
     def holds_others(self, refuted: Refuted) -> bool:
         """Whether a counterexample has other numbers in a buffer or constant than it holds, and PyTorch shows no
         difference with what it holds."""
-        import numpy as np
-
         arrays = list(refuted.counterexample.numpy().values())
         held = [(arrays[k], self.arrays[k]) for k in self.constants]
         changed = any(b.is_meta or not np.array_equal(a, b.detach().cpu().double().numpy()) for a, b in held)
@@ -122,10 +121,6 @@ class ModulePair:
         return self._agree_on(arrays, rtol=1e-9, atol=1e-11)
 
     def _agree_on(self, arrays: Sequence[Any], **near: float) -> bool:
-        import numpy as np
-
-        from catdiag.execute.interpreter import run
-
         try:
             found = [run(d, arrays, sizes=dict(self.sizes)) for d in (self.first, self.second)]
         except CatdiagError:
@@ -137,8 +132,6 @@ class ModulePair:
 def with_axes_of(one: Diagram, other: Diagram) -> Diagram:
     """The other program with the names of the first for axes that it makes itself, where arrays come out equal: an
     import has no names for these, and makes some up."""
-    from catdiag.prover.internal_equivalences import Screened, axis_names
-
     screened = Screened.of(one, other)
     names = {} if screened is None else axis_names(screened)
     if screened is None or not names:

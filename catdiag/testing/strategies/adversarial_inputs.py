@@ -5,14 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from catdiag.category.diagram import diagram_of
+import numpy as np
+
+from catdiag.category.diagram import Diagram, HasDiagram, diagram_of
+from catdiag.testing.float_formats import format_of
+from catdiag.testing.input_generators import (
+    ARRAY_KINDS,
+    array,
+    checked_sizes,
+    index_ends,
+    sizes_near_blocks,
+    symbols_of,
+)
 from catdiag.testing.strategies.type_strategies import drawn_by, strategies_of
 
 if TYPE_CHECKING:
-    import numpy as np
     from hypothesis.strategies import SearchStrategy
 
-    from catdiag.category.diagram import Diagram, HasDiagram
 
 _SMALL = (1, 2, 3, 4, 5, 7, 8, 9, 13, 16, 17)
 
@@ -30,8 +39,6 @@ def adversarial_sizes(
     >>> find(adversarial_sizes(total, blocks={"x": 16}), lambda sizes: sizes["x"] > 16)["x"] in (17, 31, 32, 33)
     True
     """
-    from catdiag.testing.input_generators import checked_sizes, sizes_near_blocks, symbols_of
-
     st = strategies_of()
     symbols = symbols_of(diagram_of(diagram))
     lengths = {s: found[0] for s, found in checked_sizes(symbols, "blocks", blocks or {}).items()}
@@ -56,11 +63,6 @@ def adversarial_arrays(
     >>> a.shape, a.dtype
     ((1, 2), dtype('float16'))
     """
-    import numpy as np
-
-    from catdiag.testing.float_formats import format_of
-    from catdiag.testing.input_generators import ARRAY_KINDS, array, index_ends
-
     st, diagram = strategies_of(), diagram_of(diagram)
     form = format_of(dtype)
     if sizes is None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from catdiag.category.diagram import Diagram, HasDiagram, diagram_of
 from catdiag.category.types import ArrayType, Ty, size_symbols, size_value
 from catdiag.execute.size_inference import tile_bounds
@@ -16,7 +18,6 @@ from catdiag.testing.strategies.type_strategies import NAMES, array_types, drawn
 from catdiag.util.errors import CatdiagError
 
 if TYPE_CHECKING:
-    import numpy as np
     from hypothesis.strategies import SearchStrategy
 
 # Values of random programs are at most _BOUND, for axes of up to _LONGEST indices and inputs up to _LARGEST.
@@ -303,8 +304,6 @@ def arrays_for(
     >>> array.shape
     (1, 2)
     """
-    import numpy as np
-
     st, diagram = strategies_of(), diagram_of(diagram)
     if sizes is None:
         return sizes_for(diagram).flatmap(lambda s: arrays_for(diagram, s))

@@ -16,6 +16,7 @@ from catdiag.frontend.tracing import Trace, Traced, building
 from catdiag.rewrite import group
 from catdiag.rewrite.split import in_parts
 from catdiag.rewrite.stream import fold_search
+from catdiag.rewrite.stream.multi_pass import plans
 from catdiag.testing.strategies.type_strategies import drawn_by, strategies_of
 from catdiag.util.errors import CatdiagError
 
@@ -175,8 +176,6 @@ def blocked(diagram: Diagram) -> SearchStrategy[Diagram]:
     ... def test_my_code(f):
     ...     assert my_code(f).dom == total.dom
     """
-    from catdiag.rewrite.stream.multi_pass import plans
-
     st = strategies_of()
 
     def form(draw: Callable[[Any], Any]) -> Diagram:
