@@ -101,7 +101,9 @@ def forward_and_backward(
         forms.insert(0, (fewer, whole, bases(graph, statistics.terms)))
     for k, (form, change, of_rows) in enumerate(forms):
         further = any(form != other for other, _, _ in forms[k + 1 :])
-        extended = any(graph.types[w].element == "extended" for w in read_arrays(graph, results, form, count, dear))
+        extended = any(
+            graph.types[w].element == "extended" for w in read_arrays(graph, results, form, count, expensive)
+        )
         for finite in (True, False) if extended else (False,):
             try:
                 return _passes(wires, form, ask, change, of_rows, finite)
