@@ -54,8 +54,6 @@ if TYPE_CHECKING:
     from catdiag.rewrite.stream.user_fold import Fold
     from catdiag.solvers.z3 import Z3
 
-Dtype = str | Mapping[str, str]
-
 
 class Program(AsProgram):
     """An array program: what was written, what it is now, and the theorem that both mean the same.

@@ -16,7 +16,7 @@ Factors of different axes may have one size (queries and keys of one sequence), 
 >>> heads, model = table.new(6), table.new(60)
 >>> table.unify([model], [heads, table.new(10)], lambda a, b: False)
 []
->>> [f.length for f in table.resolve([model])], table.resolve([model])[0] is table.find(heads)
+>>> [f.length for f in table.resolve([model])], table.resolve([model])[:1] == table.resolve([heads])
 ([6, 10], True)
 """
 
@@ -72,7 +72,6 @@ class AxisFactor:
     """An axis of an imported program, before it has a name. `into` are the factors that it was split into, or the one
     that it was unified with."""
 
-    number: int
     extent: Extent
     hint: str = ""
     into: tuple[AxisFactor, ...] = ()
@@ -169,7 +168,7 @@ class Factors:
             fixed = fixed or extent is None
         if self.all_alike and extent is None and not fixed and length > 1:
             extent = self.by_length.setdefault(int(length), Extent(int(length)))
-        factor = AxisFactor(len(self.made), extent or Extent(int(length), fixed or self.all_fixed), hint)
+        factor = AxisFactor(extent or Extent(int(length), fixed or self.all_fixed), hint)
         self.made.append(factor)
         return factor
 
@@ -180,12 +179,6 @@ class Factors:
     def copy(self, factor: AxisFactor) -> AxisFactor:
         """Another axis of the same size."""
         return self.new(factor.length, factor.hint, factor.extent)
-
-    def find(self, factor: AxisFactor) -> AxisFactor:
-        """The factor that this one was unified with, if it was not split."""
-        while len(factor.into) == 1:
-            factor = factor.into[0]
-        return factor
 
     def resolve(self, factors: Iterable[AxisFactor]) -> Dimension:
         """The factors that remain of these."""

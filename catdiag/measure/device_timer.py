@@ -27,11 +27,6 @@ class TimingSample:
     high: float
     rounds: int
 
-    @property
-    def spread(self) -> float:
-        """The distance of the quartiles, as a fraction of the median."""
-        return (self.high - self.low) / self.median if self.median else 0.0
-
 
 def sample(times: Sequence[float]) -> TimingSample:
     """The median and the quartiles of some times.

@@ -32,12 +32,10 @@ ALIGNMENT_BYTES = 1024
 
 @dataclass(frozen=True)
 class LaunchedKernel:
-    """A kernel that is launched: of which group of the diagram, with how many programs, warps (those that only load
-    apart from those) and stages, and the shared memory of a block."""
+    """A kernel that is launched: of which group of the diagram, with how many warps (without those that only load) and
+    stages, and the shared memory of a block."""
 
-    kernel: str
     place: int
-    programs: int
     warps: int
     stages: int
     specialized: bool
@@ -108,9 +106,9 @@ def _run(made: Module, call: RecordedLaunch, chip_generation: int) -> LaunchedKe
     if call.kernel in made.specialized:
         names = made.counts[made.specialized.index(call.kernel)]
         groups, stages = (_number(call.arguments, name, 1) for name in names)
-        return LaunchedKernel(call.kernel, place, call.programs, 4 * groups, stages, True, shared)
+        return LaunchedKernel(place, 4 * groups, stages, True, shared)
     warps, stages = (_number(call.options, *of) for of in (("num_warps", WARPS), ("num_stages", STAGES)))
-    return LaunchedKernel(call.kernel, place, call.programs, warps, stages, False, shared)
+    return LaunchedKernel(place, warps, stages, False, shared)
 
 
 def _number(given: Mapping[str, object], name: str, otherwise: int) -> int:

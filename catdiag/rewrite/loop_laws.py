@@ -33,12 +33,10 @@ from catdiag.rewrite.stability import loop_names, stability
 
 @dataclass(frozen=True)
 class Divisor:
-    """A divisor, or the argument of a logarithm, in the result of a loop: its formula, the user's source line, and the
-    verdict on the claim that it is above 0. Where that is not proved, the equation has the hypothesis that it is not 0.
-    """
+    """A divisor, or the argument of a logarithm, in the result of a loop: its formula, and the verdict on the claim
+    that it is above 0. Where that is not proved, the equation has the hypothesis that it is not 0."""
 
     formula: Formula
-    line: str | None
     verdict: Verdict
 
     @property
@@ -187,7 +185,7 @@ def _divisors(flat: Diagram, claims: Claims) -> Iterator[Divisor]:
         wire = None if place is None else node.inputs[place]
         if wire is not None and late[wire] and wire not in seen:
             seen.add(wire)
-            yield Divisor(said(wire), node.box.line, _positive(flat, wire, claims))
+            yield Divisor(said(wire), _positive(flat, wire, claims))
         late.extend([isinstance(op, FoldOp) or any(late[w] for w in node.inputs)] * len(node.box.cod))
 
 

@@ -51,7 +51,7 @@ ADDED = 4
 
 @dataclass(frozen=True)
 class Account:
-    """The kernels of a diagram, the sizes of axes that it mentions, its inputs and outputs. `flat` is the diagram with
+    """The kernels of a diagram, the sizes of axes that it mentions, and its inputs. `flat` is the diagram with
     named boxes inlined, and with what is read in place marked.
 
     The kernel of a split loop is two (`catdiag.schedule.split_k`): one saves the states of the parts, and the other
@@ -60,7 +60,6 @@ class Account:
     kernels: tuple[LoweredKernel, ...]
     sizes: tuple[str, ...]
     inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
     flat: Diagram
     split_loop: SplitLoop | None = None
     partial_states: tuple[ArrayType, ...] = ()
@@ -154,7 +153,6 @@ def measure(
         tuple(kernels),
         tuple(sorted(given_sizes(flat))),
         diagram.input_names,
-        output_names(diagram),
         flat,
         slow.split_loop,
         tuple(slow.types[len(slow.cut.types) :]),
@@ -302,7 +300,7 @@ class _SlowMemory:
                     once = _whole_elements(tiles, made) if k in entries else elements
                     yield from self._added(replace(saved, size=elements), width, once)
                     if k in entries:
-                        body.kernel.scattered.append(self._scattered(name, w, made, reload_axes, once, width))
+                        body.kernel.scattered.append(self._scattered(w, made, reload_axes, once, width))
                 else:
                     yield saved
 
@@ -320,14 +318,14 @@ class _SlowMemory:
             yield replace(once, size=saved.size.scaled(width))
 
     def _scattered(
-        self, name: str, w: int, made: ArrayType, reload_axes: tuple[str, ...], entries: IntPolynomial, width: int
+        self, w: int, made: ArrayType, reload_axes: tuple[str, ...], entries: IntPolynomial, width: int
     ) -> ScatteredStore:
         """What tiles add to an array that is stored at a width: entries with the axes of `made`, which include its last
         one if rows are added."""
         axes = self.types[w].axes
         last = made.axis(axes[-1].name)
         row = ONE if last is None else IntPolynomial.of(last.size)
-        return ScatteredStore(name, entries, reload_axes, row, IntPolynomial.elements(axes), ADDED, width < ADDED)
+        return ScatteredStore(entries, reload_axes, row, IntPolynomial.elements(axes), ADDED, width < ADDED)
 
     def width(self, w: int) -> int:
         """Bytes of an element of an array in slow memory."""

@@ -86,7 +86,6 @@ class ScatteredStore:
     for each tile of `reload_axes`, of which `row` are side by side in the array, of `elements` of `width` bytes. Those
     may be `rounded` to fewer bytes once all are added."""
 
-    array: str
     entries: IntPolynomial
     reload_axes: tuple[str, ...]
     row: IntPolynomial

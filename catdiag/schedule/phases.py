@@ -30,15 +30,12 @@ Incoming = Sequence[tuple[IntPolynomial, tuple[str, ...]]]
 
 @dataclass(frozen=True)
 class _PhaseArray:
-    """An array that one phase makes for others, or a loop for its next block. It is allocated at the home from phase
-    `since` to phase `until`."""
+    """An array that one phase makes for others, or a loop for its next block."""
 
     name: str
     local: IntPolynomial
     width: int
     state: bool
-    since: int
-    until: int
 
 
 class Phases:
@@ -80,10 +77,9 @@ class Phases:
     def _arrays(self) -> dict[int, _PhaseArray]:
         """The arrays that are passed from phase to phase, or from block to block, by wire."""
         found: dict[int, _PhaseArray] = {}
-        for number, phase in enumerate(self.phases):
+        for phase in self.phases:
             for w in phase.made:
-                later = [n for n, other in enumerate(self.phases) if w in other.reads]
-                if phase.loop is None and not later:
+                if phase.loop is None and not any(w in other.reads for other in self.phases):
                     continue
                 place, k = self.maker[w]
                 box = self.graph.nodes[place].box
@@ -92,7 +88,7 @@ class Phases:
                     name = box.op.components[k] if k < len(box.op.components) else f"state {k}"
                     width = self.widths.on_chip(self.types[w], name)
                 local = IntPolynomial.elements(self.types[w].axes)
-                found[w] = _PhaseArray(name, local, width, phase.loop is not None, number, max([number, *later]))
+                found[w] = _PhaseArray(name, local, width, phase.loop is not None)
         return found
 
     def run(self) -> tuple[list[Transfer], list[str]]:

@@ -38,12 +38,10 @@ class ExecutionPhase:
 
 @dataclass(frozen=True)
 class RetainedArray:
-    """An array allocated at the home level from the phase that makes it to its last reader, phase number `until`."""
+    """An array allocated at the home level from the phase that makes it to its last reader."""
 
     name: str
     width: int
-    state: bool
-    until: int
 
 
 class Phased:
@@ -94,13 +92,12 @@ class Phased:
         return found
 
     def lasting(self) -> dict[int, RetainedArray]:
-        """The arrays allocated at the home level between phases, with their live ranges."""
+        """The arrays allocated at the home level between phases."""
         outline, widths = self.outline, self.chip.widths
         found: dict[int, RetainedArray] = {}
-        for number, phase in enumerate(self.phases):
+        for phase in self.phases:
             for w in phase.produced:
-                later = [n for n, other in enumerate(self.phases) if w in other.reads]
-                if not phase.loop and not later:
+                if not phase.loop and not any(w in other.reads for other in self.phases):
                     continue
                 place = outline.maker[w]
                 box, k = outline.graph.nodes[place].box, w - outline.first[place]
@@ -108,7 +105,7 @@ class Phased:
                 if isinstance(box.op, FoldOp):
                     name = box.op.components[k] if k < len(box.op.components) else f"state {k}"
                     width = widths.state(box.op, k, box.cod[k])
-                found[w] = RetainedArray(name, width, phase.loop, max([number, *later]))
+                found[w] = RetainedArray(name, width)
         return found
 
     def is_streamed(self, tile: MachineTile, w: int) -> bool:

@@ -57,7 +57,7 @@ def drawn(diagram: Diagram, values: list[float], join: bool) -> list[float]:
     sheet = sheet_of(diagram_of(diagram), lambda _: False, placement(), join)
     plan = plan_of(sheet, False)
     got = dict(zip(sheet.inputs, values, strict=True))
-    for column in plan.columns.columns:
+    for column in plan.columns:
         for slot in (s for s in column if s.cell >= 0):
             cell = sheet.cells[slot.cell]
             come = sorted(

@@ -202,7 +202,7 @@ class Writing:
         carry = next(s for s in reversed(loop.body) if isinstance(s, Carry))
         low, high = self._ends(loop, span)
         scope = Scope(outside)
-        context = KernelLoop(span.symbol, "phase" if not k.loops else self.own.fresh("phase"))
+        context = KernelLoop("phase" if not k.loops else self.own.fresh("phase"))
         first = self.own.fresh((span.axis if span.axis.isidentifier() else "i") + "0")
         place = nodes.start(first, scope)
         axis = first[:-1] if first.endswith("0") else first

@@ -76,7 +76,6 @@ class Tile:
 class KernelLoop:
     """A loop over blocks, with the range in which no block needs a mask; the variable `phase` numbers its ranges."""
 
-    symbol: str
     phase: str = "phase"
     unmasked: UnmaskedRange = field(default_factory=UnmaskedRange)
     edge: EdgeMasks = field(default_factory=EdgeMasks)

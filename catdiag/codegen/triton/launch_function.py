@@ -69,7 +69,6 @@ class LaunchWriter:
     stages: int | tuple[int, ...]
     warps: int | tuple[int, ...]
     dtypes: Mapping[str, str]
-    dtype: str
     about: str
     sizes: dict[str, str]
     specialized_kernels: Mapping[str, WarpSpecialized] = field(default_factory=dict)

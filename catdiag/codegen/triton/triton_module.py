@@ -165,7 +165,7 @@ class _ModuleBuilder:
         keywords = {t: n for t, n in self.tiles.items() if n != 1 or self._is_argument(t)}
         launch = LaunchWriter(
             self.entry, inputs, outputs, self.buffers, self.kernels, keywords, self.stages, self.warps,
-            self.dtypes, self.dtype, self._about(), sizes, self.specialized_kernels, self.calls,
+            self.dtypes, self._about(), sizes, self.specialized_kernels, self.calls,
             tuple(self.shared.merged.values()), tuple(self.added),
         )  # fmt: skip
         forms = tuple(self.specialized_kernels.values())

@@ -141,7 +141,7 @@ class Wording:
         >>> from catdiag.schedule.placement import two
         >>> from catdiag.category.diagram import id
         >>> from catdiag.category.types import Ty
-        >>> Wording(Account((), (), (), (), id(Ty())), two(), {}, "bytes").number(98816)
+        >>> Wording(Account((), (), (), id(Ty())), two(), {}, "bytes").number(98816)
         '96.5 KiB'
         """
         if self.unit != "bytes":

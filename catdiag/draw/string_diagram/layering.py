@@ -42,20 +42,12 @@ class Slot:
         return self.after or []
 
 
-@dataclass(eq=False)
-class SheetColumns:
-    """The columns of a sheet. `holders[w]` are the slots that contain wire w, by column, from its maker on."""
-
-    columns: list[list[Slot]]
-    holders: dict[int, dict[int, Slot]]
-
-
-def columns_of(sheet: Sheet, fixed: bool) -> SheetColumns:
+def columns_of(sheet: Sheet, fixed: bool) -> list[list[Slot]]:
     """The columns of a sheet, ordered. Inputs stay in order where `fixed`; states and outputs always do."""
     depth = _depths(sheet)
     last = max(depth, default=0) + 1
     columns: list[list[Slot]] = [[] for _ in range(last + 1)]
-    holders: dict[int, dict[int, Slot]] = {}
+    holders: dict[int, dict[int, Slot]] = {}  # the slots that contain a wire, by column, from its maker on
     for w in sheet.inputs:
         if sheet.is_input(w):
             slot = Slot(0, wire=w)
@@ -78,7 +70,7 @@ def columns_of(sheet: Sheet, fixed: bool) -> SheetColumns:
         columns[last].append(Slot(last, wire=w, output=place))
     _join(sheet, columns, holders)
     _order(columns, sheet, fixed)
-    return SheetColumns(columns, holders)
+    return columns
 
 
 def _depths(sheet: Sheet) -> list[int]:

@@ -120,7 +120,7 @@ class _SheetPainter:
 
     def paint(self) -> list[tuple[SheetPlan, float, float, str, dict[int, str]]]:
         """Paints the sheet except for the insides of its frames, which are returned."""
-        columns = self.plan.columns.columns
+        columns = self.plan.columns
         for w, door in self.doors.items():
             for row in self.painter.drawn(self.sheet.wires[w].ty):
                 self.threads[w, row] = self._thread(w, row, f"{door}.{row}")
@@ -146,7 +146,7 @@ class _SheetPainter:
     def _data(self, number: int) -> None:
         """A column of data: labels in gaps of the wires, and dashed rules between arrays."""
         start, width = (self.x + self.plan.data[number][0], self.plan.data[number][1])
-        column = self.plan.columns.columns[number]
+        column = self.plan.columns[number]
         heights = [(w, self.y + y) for slot in column if slot.output < 0 for w, y in self.plan.output_heights(slot)]
         for w, y in heights:
             ty = self.sheet.wires[w].ty
@@ -179,7 +179,7 @@ class _SheetPainter:
 
     def _cross(self, number: int) -> None:
         """From a column of data to the functions of the next one, and through them."""
-        columns = self.plan.columns.columns
+        columns = self.plan.columns
         joins: dict[int, list[tuple[Slot, int]]] = {}
         for slot in columns[number + 1]:
             for maker, out, k in slot.joins():

@@ -8,7 +8,7 @@ from catdiag.category.formula import of_polynomial
 from catdiag.draw.label_formulas import label
 from catdiag.draw.string_diagram.box_shapes import GAP, FunctionShape, leaf_of
 from catdiag.draw.string_diagram.coordinate_assignment import heights_of
-from catdiag.draw.string_diagram.layering import SheetColumns, Slot, columns_of
+from catdiag.draw.string_diagram.layering import Slot, columns_of
 from catdiag.draw.string_diagram.sheets import Cell, Sheet, worded
 from catdiag.draw.string_diagram.wire_bands import reach, rows
 from catdiag.draw.text_width import text_width
@@ -46,7 +46,7 @@ class SheetPlan:
     """
 
     sheet: Sheet
-    columns: SheetColumns
+    columns: list[list[Slot]]
     shapes: dict[int, FunctionShape | Framed]
     heights: dict[int, float] = field(default_factory=dict)
     functions: list[tuple[float, float]] = field(default_factory=list)
@@ -175,15 +175,15 @@ def _heights(plan: SheetPlan) -> None:
         most = max(shared, default=0)
         return shared.index(most) if most else None
 
-    plan.heights = heights_of(plan.columns.columns, edges, leaving, entering, main, GAP)
-    slots = [slot for column in plan.columns.columns for slot in column]
+    plan.heights = heights_of(plan.columns, edges, leaving, entering, main, GAP)
+    slots = [slot for column in plan.columns for slot in column]
     spans = [(plan.heights[id(s)] + a, plan.heights[id(s)] + b) for s in slots for a, b in [edges(s)]]
     top, bottom = min((a for a, _ in spans), default=0.0), max((b for _, b in spans), default=0.0)
     middle = (top + bottom) / 2
     plan.heights = {key: y - middle for key, y in plan.heights.items()}
     plan.top, plan.bottom = top - middle, bottom - middle
-    plan.inputs = {s.wire: plan.heights[id(s)] for s in plan.columns.columns[0] if s.wire >= 0}
-    last = sorted((s for s in plan.columns.columns[-1] if s.output >= 0), key=lambda s: s.output)
+    plan.inputs = {s.wire: plan.heights[id(s)] for s in plan.columns[0] if s.wire >= 0}
+    last = sorted((s for s in plan.columns[-1] if s.output >= 0), key=lambda s: s.output)
     plan.outputs = [plan.heights[id(s)] for s in last]
 
 
@@ -201,7 +201,7 @@ def target(leaf: FunctionShape, cell: Cell, k: int, name: str) -> float | None:
 
 def _sort_inputs(plan: SheetPlan, items: bool) -> None:
     """Where the order of a function's inputs is free, they enter it in their order of arrival."""
-    for column in plan.columns.columns:
+    for column in plan.columns:
         for slot in column:
             if slot.cell < 0:
                 continue
@@ -229,9 +229,9 @@ def _widths(plan: SheetPlan, outer: bool) -> None:
     Results of the whole picture have labels: before they leave, or after that where they move on the way out.
     """
     x = 0.0
-    moved = outer and any(abs(_moves(plan, slot)) > 0.5 for slot in plan.columns.columns[-1])
+    moved = outer and any(abs(_moves(plan, slot)) > 0.5 for slot in plan.columns[-1])
     said: dict[int, int] = {}
-    columns = plan.columns.columns
+    columns = plan.columns
     for number, column in enumerate(columns):
         last = number == len(columns) - 1
         if number:

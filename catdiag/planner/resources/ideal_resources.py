@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from catdiag.category.integer_polynomial import IntPolynomial
 from catdiag.chip.hardware import Hardware
 from catdiag.planner.resources.block_resources import Numbers, Resources, Values, ceil_div, most_registers, peak_bytes
 from catdiag.schedule.lowered_kernel import LoweredKernel
@@ -47,11 +46,6 @@ class IdealBlock:
             tmem_bytes=peak_bytes(self.kernel, MATRIX, values),
             register_bytes=register_bytes,
         )
-
-    @property
-    def register_arrays(self) -> tuple[IntPolynomial, ...]:
-        """Bytes of what threads hold, from point to point."""
-        return tuple(point.total for point in self.kernel.points.get(REGISTERS, []))
 
     def array_bytes(self, values: Values, warps: int, registers: int) -> int:
         """The bytes of arrays that a block has room for where each thread takes so many registers."""

@@ -126,12 +126,6 @@ def as_data(found: Counterexample) -> dict[str, Any]:
     }
 
 
-def _lengths(shape: Any) -> tuple[int, ...]:
-    if any(type(n) is not int or n < 0 for n in shape):
-        raise ValueError(f"expected the lengths of axes, found {shape}")
-    return tuple(shape)
-
-
 _LONGEST = 10_000
 """The most characters of a reason in a file."""
 _POWER = re.compile(r"e(?:\^\(?(-?[0-9]{1,4000}(?:/[0-9]{1,4000})?)\)?)?")

@@ -39,7 +39,7 @@ from catdiag.category.ops import (
     with_bodies,
 )
 from catdiag.category.scalars import Apply
-from catdiag.category.types import ArrayType, Axis, Size, Ty, show, size_symbols
+from catdiag.category.types import ArrayType, Axis, Size, Ty, show
 from catdiag.rewrite.matching.subgraph_search import Occurrence, Variables, Wiring, named
 from catdiag.util.errors import MatchUndecided
 
@@ -475,9 +475,3 @@ SUBSTITUTED: Mapping[type[Op], Callable[[Unifier, Any], Operation]] = {
     ),
 }
 """Operations of a pattern after substitution, but for their bodies, by class."""
-
-
-def symbols_of(unifier: Unifier) -> Iterator[str]:
-    """The symbols in all sizes that were substituted."""
-    for size in unifier.sizes.values():
-        yield from sorted(size_symbols(size))
