@@ -346,6 +346,19 @@ def box(name: str, dom: Ty | ArrayType, cod: Ty | ArrayType) -> Diagram:
     return of_box(Box(Generic(name), _ty(dom), _ty(cod)))
 
 
+def interface(diagram: Diagram) -> str:
+    """The type of a diagram, with the names of its inputs.
+
+    >>> from catdiag.category.types import Axis
+    >>> X = ArrayType((Axis("x"),))
+    >>> interface(of_graph(Graph(Ty(X, ArrayType((), "bool")), (), (0,)), names=("A", "b")))
+    'A[x], b: bool[] → [x]'
+    """
+    named = zip(diagram.input_names, diagram.dom, strict=True)
+    ins = ", ".join(f"{name}{'' if ty.element == 'real' else ': '}{ty}" for name, ty in named)
+    return f"{ins or '1'} → {', '.join(map(str, diagram.cod)) or '1'}"
+
+
 def wiring(dom: Ty | ArrayType, sources: Sequence[int]) -> Diagram:
     """The diagram whose k-th output is input `sources[k]`, such as identities, swaps, copies and discards. Raises
     TypeMismatch for a source that is no input."""

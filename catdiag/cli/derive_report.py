@@ -9,7 +9,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from catdiag.category.diagram import Diagram
+from catdiag.category.diagram import Diagram, interface
 from catdiag.category.types import BYTES
 from catdiag.cli.exit_status import NothingDerived, own_lines
 from catdiag.rewrite.split import runs_in_kernels
@@ -334,10 +334,7 @@ def type_of(diagram: Diagram) -> str:
     >>> type_of(cd.algorithm("x, bool[x]", name="kept")(lambda A, keep: cd.where(keep, A, 0)))
     'kept: A[x], keep: bool[x] → [x]'
     """
-    named = zip(diagram.input_names, diagram.dom, strict=True)
-    ins = ", ".join(f"{name}{'' if str(ty).startswith('[') else ': '}{ty}" for name, ty in named)
-    outs = ", ".join(map(str, diagram.cod))
-    return f"{diagram.title + ': ' if diagram.title else ''}{ins or '1'} → {outs or '1'}"
+    return f"{diagram.title + ': ' if diagram.title else ''}{interface(diagram)}"
 
 
 def _section(title: str, body: Iterator[str] | list[str]) -> Iterator[tuple[str, bool]]:

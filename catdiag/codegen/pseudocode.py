@@ -75,6 +75,8 @@ class _Pseudocode(Writer):
         super().__init__(program)
         self.full_sizes: dict[str, Size] = {}
         self.made: dict[NestValue, Formula] = {}
+        self.after_load = (0, 0)
+        """How many lines there were, and how deep, when a load was written: one that follows goes to its line."""
         for value in program.inputs:
             self.name(value)
 
@@ -128,10 +130,11 @@ class _Pseudocode(Writer):
         match statement:
             case Load(values):
                 arrays = ", ".join(self._typed(v) + (f" of {v.of}" if v.of else "") for v in values)
-                if self.lines[-1].startswith(self.indent * self.depth + "load "):
+                if self.after_load == (len(self.lines), self.depth):
                     self.lines[-1] += f", {arrays}"
                 else:
                     self.write(f"load {arrays}")
+                    self.after_load = len(self.lines), self.depth
             case Slice(target, source):
                 self.text[target], self.made[target] = self.text[source], self.formula(source)
             case Within(symbol, size, body):

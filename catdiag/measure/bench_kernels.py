@@ -11,10 +11,10 @@ from catdiag.chip import hardware as chips
 from catdiag.cost.traffic import io
 from catdiag.measure.bench_case import KernelSource, evaluated
 from catdiag.planner.derivation_search import attempts, memory
-from catdiag.planner.kernel_drafts import parts_of
 from catdiag.planner.multi_kernel_plan import Plan
 from catdiag.planner.partition import plan
 from catdiag.rewrite.derivation import derivation_of
+from catdiag.schedule.split_k import parts_by_block
 from catdiag.solvers.z3 import borrowed
 from catdiag.util.errors import CatdiagError
 
@@ -245,7 +245,7 @@ def proposed(
             kernel = kernels_of(other, hardware, sizes, dtype, most=1)[0]
         except CatdiagError:
             continue
-        parts = parts_of(other.derivation.diagram)
+        parts = parts_by_block(other.derivation.diagram).values()
         if parts and all(kernel.options.get(symbol) == 1 for symbol in parts):
             continue  # a loop split into one part is the unsplit loop with one kernel more
         steps = ", ".join(step.name for step in other.derivation.steps)
@@ -270,7 +270,7 @@ def _kernel(made: Any, chosen: Chosen, sizes: Mapping[str, int], dtype: str, har
         made.diagram, chosen.tiles, dtype, stages=chosen.stages, warps=chosen.warps, specialized=chosen.specialized,
         l2_bytes=chips.get(hardware).l2_bytes, programs=most_programs(chips.get(hardware).sms),
     )  # fmt: skip
-    counted = len(parts_of(made.diagram)) < 2  # no formula is of several loops in parts
+    counted = len(set(parts_by_block(made.diagram).values())) < 2  # no formula is of several loops in parts
     return _source(text, chosen, sizes, loads_of(made, chosen.tiles, sizes, dtype) if counted else {})
 
 

@@ -20,13 +20,14 @@ from catdiag.planner.fit import emitted_seconds, fit
 from catdiag.planner.function_calls import function_plan
 from catdiag.planner.graph_segments import Span
 from catdiag.planner.kernel_candidates import KernelTimer, PlanTarget
-from catdiag.planner.kernel_drafts import REFUSED, fresh_tiles, parts_of, proved
+from catdiag.planner.kernel_drafts import REFUSED, fresh_tiles, proved
 from catdiag.planner.library_products import library_plan
 from catdiag.planner.plan import FUNCTION, TORCH, KernelPlan
 from catdiag.rewrite.derivation import Derivation
 from catdiag.rewrite.list_states import resized
 from catdiag.rewrite.local_sizes import sizes_in
 from catdiag.rewrite.steps import RenameTiles, Scheduled
+from catdiag.schedule.split_k import parts_by_block
 from catdiag.util.errors import CatdiagError, DoesNotFit, NotFusable
 
 SLOWER = 1.3
@@ -191,7 +192,7 @@ class EmittedKernelSearch(CutSearch):
         else:
             same = derivation is None and not fresh
             plan = emitted_plan(chosen, known) if same else fit(diagram, target.chip, chosen.sizes, **target.options())
-            if chosen.draft.split and all(plan.tiles.get(parts, 1) == 1 for parts in parts_of(diagram)):
+            if chosen.draft.split and all(plan.tiles.get(parts, 1) == 1 for parts in parts_by_block(diagram).values()):
                 raise NotFusable(f"{piece.title} is quickest in one part")
         done = derivation is not None or bool(why) or not chosen.draft.actions
         return DerivedKernel(chosen, derivation, diagram, plan, why, done, fresh)

@@ -281,12 +281,6 @@ def fresh_tiles(diagram: Diagram, taken: Collection[str], number: int) -> dict[s
     return found
 
 
-def parts_of(diagram: Diagram) -> set[str]:
-    """The symbols for the numbers of parts of split loops."""
-    ops = (box.op for box in all_boxes(diagram))
-    return {op.parts for op in ops if isinstance(op, FoldOp) and op.parts is not None}
-
-
 def proved(ask: Z3, source: Diagram, made: Diagram, further: bool) -> Theorem | None:
     """The theorem that two diagrams mean the same; None where it is not found, or is conditional. Raises Interrupted
     where a solver was stopped."""

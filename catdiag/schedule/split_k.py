@@ -62,7 +62,18 @@ def is_split(diagram: Diagram) -> bool:
     >>> is_split(id(Ty()))
     False
     """
-    return any(isinstance(box.op, FoldOp) and box.op.parts is not None for box in all_boxes(diagram))
+    return bool(parts_by_block(diagram))
+
+
+def parts_by_block(diagram: Diagram) -> dict[str, str]:
+    """The symbol for the number of parts of each split loop, by that of its block.
+
+    >>> from catdiag.category.diagram import id
+    >>> parts_by_block(id(Ty()))
+    {}
+    """
+    ops = (box.op for box in all_boxes(diagram))
+    return {op.block: op.parts for op in ops if isinstance(op, FoldOp) and op.parts is not None}
 
 
 def joined(diagram: Diagram) -> Diagram:

@@ -12,14 +12,13 @@ import numpy as np
 import sympy
 
 from catdiag.category.diagram import Diagram, HasDiagram, diagram_of
-from catdiag.category.ops import FoldOp
-from catdiag.category.traversal import all_boxes
 from catdiag.category.types import size_symbols, size_value
 from catdiag.chip.hierarchy import Hierarchy
 from catdiag.codegen.pseudocode import shown
 from catdiag.cost.traffic import io
 from catdiag.cost.traffic_by_level import levels_io
 from catdiag.execute.size_inference import tile_bounds
+from catdiag.schedule.split_k import parts_by_block
 from catdiag.simulate.machine import count
 from catdiag.simulate.multi_level_machine import count_levels
 from catdiag.testing.concise_failures import concise
@@ -214,7 +213,7 @@ class _Draw:
 
     def within(self, lengths: Mapping[str, int]) -> dict[str, int]:
         """The lengths of tiles and blocks within those of the level above; without the numbers of parts."""
-        parts = parts_of(self.diagram).values()
+        parts = parts_by_block(self.diagram).values()
         return {symbol: self.random.randint(1, n) for symbol, n in lengths.items() if symbol not in parts}
 
 
@@ -247,17 +246,6 @@ def evaluator(values: Mapping[str, int]) -> Callable[[Any], int]:
     return at
 
 
-def parts_of(diagram: Diagram) -> dict[str, str]:
-    """The block symbol of each split loop, with the symbol for its number of parts.
-
-    >>> import catdiag as cd
-    >>> parts_of(cd.algorithm("x ->")(lambda a: cd.sum(a, "x")).stream("x").split("x").diagram)
-    {'s_x': 'p_x'}
-    """
-    ops = (box.op for box in all_boxes(diagram))
-    return {op.block: op.parts for op in ops if isinstance(op, FoldOp) and op.parts is not None}
-
-
 def drawn_tiles(diagram: Diagram, sizes: Mapping[str, int], random: Random) -> dict[str, int]:
     """Random lengths of a diagram's tiles and blocks, and random numbers of parts, which divide their axis.
 
@@ -265,7 +253,7 @@ def drawn_tiles(diagram: Diagram, sizes: Mapping[str, int], random: Random) -> d
     >>> drawn_tiles(cd.id(cd.category.Ty()), {}, Random(0))
     {}
     """
-    parts, bounds = parts_of(diagram), tile_bounds(diagram)
+    parts, bounds = parts_by_block(diagram), tile_bounds(diagram)
     found: dict[str, int] = {}
     for symbol, size in sorted(bounds.items()):
         whole = size_value(size, dict(sizes)) if size_symbols(size) <= set(sizes) else 1

@@ -72,6 +72,27 @@ def test_it_is_what_the_compiler_took(
     assert abs(predicted(kernel, dtype, constants, warps, stages) - compiled) <= NEAR
 
 
+BRANCHES = """
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def product(A, B, C, n: tl.constexpr):
+    i = tl.arange(0, n)
+    at = i[:, None] * n + i[None, :]
+    if A.dtype.element_ty == tl.float16:
+        a, b = tl.load(A + at), tl.load(B + at)
+        tl.store(C + at, tl.dot(a, b))
+"""
+
+
+@pytest.mark.parametrize(("dtype", "reads"), [("fp16", True), ("bf16", False)])
+def test_a_kernel_may_compare_the_type_of_an_array_with_one_of_tritons(dtype: str, reads: bool) -> None:
+    arrays = {name: Pointer(dtype) for name in "ABC"}
+    assert (shared_memory(BRANCHES, "product", {**arrays, "n": 64}, 4, 2).bytes > 0) == reads
+
+
 LONG = {"q": 1024, "x": 1024, "d": 64}
 HEADS = {"q": 64, "h": 1024, "x": 64, "r": 1024, "c": 64}
 NARROW = {"q": 64, "h": 64, "c": 80, "r": 16, "x": 1024}

@@ -89,6 +89,16 @@ class _PanelColumn:
         return self.places, self.element, self.live
 
 
+@dataclass(frozen=True)
+class _Head:
+    """A line above the columns: what it is about, a text for each column, how these look, and their level's color."""
+
+    caption: str
+    texts: list[str]
+    role: LabelRole = "note"
+    level: int = 0
+
+
 def wrapped(text: str, width: float, role: LabelRole = "body", after: str = "") -> list[str]:
     """A text in lines of at most a width, broken at spaces, or only at those after a sign.
 
@@ -123,7 +133,7 @@ class Table:
         self.first = top + HEAD * len(self.heads) + 15
         self.end = self._down()
         self.left = max([_EDGE + 4, *(self._x(row.depth) + _widest(row.texts) for row in self.rows)])
-        self.left = max(self.left, *(text_width(caption, "level") + _EDGE for caption, _ in self.heads), 0.0)
+        self.left = max(self.left, *(text_width(head.caption, "level") + _EDGE for head in self.heads), 0.0)
         x = self.left + _GAP
         for column in self.columns:
             column.x, column.width = x, self._width(column)
@@ -196,16 +206,21 @@ class Table:
                 shared.alive |= column.alive
         return columns
 
-    def _heads(self) -> list[tuple[str, list[str]]]:
-        """The lines above the columns: the meaning of each, and a text for each column."""
+    def _heads(self) -> list[_Head]:
+        """The lines above the columns."""
         columns = self.columns
-        heads = [("", [c.names[0][1] if c.names else "" for c in columns]), ("type", [c.element for c in columns])]
+        heads = [
+            _Head("", [c.names[0][1] if c.names else "" for c in columns], "array"),
+            _Head("type", [c.element for c in columns]),
+        ]
         if any(c.in_slow_memory for c in columns):
-            heads.append((f"in {self.style.slow[1]}", [c.in_slow_memory for c in columns]))
+            heads.append(_Head(f"in {self.style.slow[1]}", [c.in_slow_memory for c in columns], "axis"))
         for place in self.shown:
-            heads.append((f"in {place}", [c.live.get(place, "") for c in columns]))
+            level = self.style.places[place]
+            heads.append(_Head(f"in {place}", [c.live.get(place, "") for c in columns], "axis", level))
             if self.wording.values:
-                heads.append((f"{self.wording.unit} in {place}", [c.bytes.get(place, "") for c in columns]))
+                numbers = [c.bytes.get(place, "") for c in columns]
+                heads.append(_Head(f"{self.wording.unit} in {place}", numbers, "note", level))
         return heads
 
     def _totals(self, place: str) -> dict[int, list[str]]:
@@ -248,7 +263,7 @@ class Table:
     def _width(self, column: _PanelColumn) -> float:
         place = self.columns.index(column)
         names = max((text_width(name, "array") for _, name, _ in column.names), default=0.0)
-        above = max(text_width(texts[place], "array" if k == 0 else "axis") for k, (_, texts) in enumerate(self.heads))
+        above = max(text_width(h.texts[place], "array" if h.role == "array" else "axis") for h in self.heads)
         return max(len(column.places) * max(names + _PAD + _DOT, _BAR) + 6, above + 10)
 
     # -- drawing -------------------------------------------------------------------------------------------------
@@ -270,14 +285,12 @@ class Table:
 
     def _above(self) -> None:
         y = self.top
-        for k, (caption, texts) in enumerate(self.heads):
+        for head in self.heads:
             y += HEAD
-            level = next((look for place, look in self.style.places.items() if caption.endswith(f"in {place}")), 0)
-            self.items.append(Label(self.left, y - 3, caption, "level", "end", level))
-            for column, text in zip(self.columns, texts, strict=True):
+            self.items.append(Label(self.left, y - 3, head.caption, "level", "end", head.level))
+            for column, text in zip(self.columns, head.texts, strict=True):
                 if text:
-                    role: LabelRole = "array" if k == 0 else "axis" if caption.startswith("in ") else "note"
-                    self.items.append(Label(column.middle, y - 3, text, role, "middle", level))
+                    self.items.append(Label(column.middle, y - 3, text, head.role, "middle", head.level))
 
     def _frames(self) -> None:
         """The group, and a frame for each loop, with the feedback of its states to its start."""

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from catdiag.category.diagram import Diagram, interface
 from catdiag.codegen.pseudocode import pseudocode
 from catdiag.draw.report import cost_section, plan_section, plot_section, proof_section
 from catdiag.draw.report.html import Html, escaped, folded, joined, listed, tag
@@ -27,7 +28,6 @@ from catdiag.schedule.stored_types import widest
 from catdiag.util.errors import require
 
 if TYPE_CHECKING:
-    from catdiag.category.diagram import Diagram
     from catdiag.chip.hardware import Hardware
     from catdiag.draw.report.report_data import ReportData
     from catdiag.planner.plan import KernelPlan
@@ -91,24 +91,12 @@ def _title(diagram: Diagram) -> str:
     return diagram.title or "an array program"
 
 
-def type_of(diagram: Diagram) -> str:
-    """The type of a diagram with the names of its inputs.
-
-    >>> import catdiag as cd
-    >>> type_of(cd.algorithm("q x -> q")(lambda A: cd.sum(A, "x")))
-    'A[q x] → [q]'
-    """
-    named = zip(diagram.input_names, diagram.dom, strict=True)
-    ins = ", ".join(f"{n}{'' if str(ty).startswith('[') else ': '}{ty}" for n, ty in named)
-    return f"{ins or '1'} → {', '.join(map(str, diagram.cod)) or '1'}"
-
-
 def _header(facts: ReportData) -> Html:
     derivation = facts.derivation
     return tag(
         "header",
         tag("h1", _title(derivation.source)),
-        tag("p", plain(type_of(derivation.source)), class_="big"),
+        tag("p", plain(interface(derivation.source)), class_="big"),
         tag("dl", *_in_short(facts)),
         tag(
             "p",

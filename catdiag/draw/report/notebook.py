@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from catdiag.bounds.lower_bound import LowerBound
+from catdiag.category.diagram import interface
 from catdiag.codegen.pseudocode import pseudocode
 from catdiag.cost.level_formulas import LevelsIO
 from catdiag.cost.traffic import IO
 from catdiag.draw.report import cost_section, plan_section, proof_section
 from catdiag.draw.report.html import folded, joined, tag
-from catdiag.draw.report.html_page import type_of
 from catdiag.draw.report.mathml import plain
 from catdiag.draw.report.picture_section import Pictures
 from catdiag.draw.report.report_data import io_of, optimum_of
@@ -51,7 +51,7 @@ def html(shown: object) -> str:
 def of_derivation(derivation: Derivation) -> str:
     """The statement, the steps, the state, H and M."""
     source = derivation.source
-    parts = [tag("p", tag("strong", source.title or "an array program"), " ", plain(type_of(source)))]
+    parts = [tag("p", tag("strong", source.title or "an array program"), " ", plain(interface(source)))]
     if not derivation.steps:
         return card(*parts, tag("p", "There are no steps yet."))
     rows = [(str(k), step.name, proof_section.status(step.theorem)) for k, step in enumerate(derivation.steps, 1)]

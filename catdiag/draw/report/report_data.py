@@ -13,6 +13,7 @@ from catdiag.cost.traffic_by_level import levels_io
 from catdiag.planner.fit import fit
 from catdiag.rewrite.advice import stability_of
 from catdiag.rewrite.loop_laws import verdicts
+from catdiag.schedule.split_k import parts_by_block
 from catdiag.util import argument_checks
 from catdiag.util.errors import CatdiagError, SizeError, require
 
@@ -61,8 +62,9 @@ class ReportData:
     @property
     def numbers(self) -> dict[str, int]:
         """The sizes, with the plan's number of parts of a split loop, where formulas depend on it."""
-        parts = {} if self.plan is None or isinstance(self.plan, str) else self.plan.tiles
-        return {**self.sizes, **{name: n for name, n in parts.items() if name.startswith("p_")}}
+        tiles = {} if self.plan is None or isinstance(self.plan, str) else self.plan.tiles
+        parts = parts_by_block(self.derivation.diagram).values()
+        return {**self.sizes, **{name: tiles[name] for name in parts if name in tiles}}
 
 
 def report_data(

@@ -63,6 +63,7 @@ from catdiag.runtime.abstract_interpreter.tile_values import (
     MOST,
     UNKNOWN,
     WIDTHS,
+    ElementType,
     NamedValue,
     Pointer,
     TileTrace,
@@ -316,17 +317,17 @@ class _AbstractInterpreter(Calls):
             if node.name == "T":
                 return self.transposed(base, (*range(len(base.shape) - 2), len(base.shape) - 1, len(base.shape) - 2))
             if node.name in ("dtype", "element_ty", "type"):
-                return NamedValue("dtype:" + base.dtype)
+                return ElementType(base.dtype)
             if node.name == "shape":
                 return tuple(TileValue(known=n) for n in base.shape)
             if node.name == "value":
                 return base
             return NamedValue(node.name, base)
+        if isinstance(base, ElementType):
+            bits = 8 * WIDTHS[base.name]
+            sizes = {"primitive_bitwidth": bits, "itemsize": bits // 8}
+            return TileValue(known=sizes[node.name], by=bits) if node.name in sizes else base
         if isinstance(base, NamedValue):
-            if base.name.startswith("dtype:"):
-                bits = 8 * WIDTHS[base.name.removeprefix("dtype:")]
-                sizes = {"primitive_bitwidth": bits, "itemsize": bits // 8}
-                return TileValue(known=sizes[node.name], by=bits) if node.name in sizes else base
             return NamedValue(f"{base.name}.{node.name}", base.of)
         raise self.fail(node, "expected an attribute of a tile, a type or a module")
 
@@ -372,8 +373,10 @@ class _AbstractInterpreter(Calls):
 
     def binary(self, node: PythonExpression, op: Callable[[Any, Any], Any] | None, left: Any, right: Any) -> TileValue:
         if not isinstance(left, TileValue) or not isinstance(right, TileValue):
-            if isinstance(left, NamedValue) and isinstance(right, NamedValue) and op in (operator.eq, operator.ne):
-                return TileValue(known=op(left.name, right.name))
+            names = ElementType | NamedValue
+            if isinstance(left, names) and isinstance(right, names) and op in (operator.eq, operator.ne):
+                alike = type(left) is type(right)
+                return TileValue(known=op(*(v.name if alike else self.named_type(v) for v in (left, right))))
             raise self.fail(node, "expected tiles or numbers as operands")
         if op is not None and left.known is not UNKNOWN and right.known is not UNKNOWN:
             try:

@@ -25,6 +25,7 @@ from catdiag.runtime.abstract_interpreter.tile_values import (
     UNKNOWN,
     WIDTHS,
     Dot,
+    ElementType,
     NamedValue,
     Scratch,
     Shape,
@@ -206,7 +207,7 @@ class Calls:
         if name in ("zeros", "full", "empty"):
             at = 1 if name == "zeros" else 2
             dtype = keywords.get("dtype", node.args[at] if len(node.args) > at else None)
-            kind = self.dtype(dtype, env) if dtype is not None else "fp32"
+            kind = self.named_type(self.expression(dtype, env)) if dtype is not None else "fp32"
             shape = self.shape(keywords.get("shape", node.args[0] if node.args else node), env)
             return TileValue(shape, kind, from_loads=True)
         if name == "range":
@@ -298,13 +299,10 @@ class Calls:
             return returned.value
         return TileValue()
 
-    def dtype(self, node: PythonExpression, env: dict[str, Any]) -> str:
-        return self.named_type(self.expression(node, env))
-
     def named_type(self, value: Any) -> str:
-        """The short name of an element type: a dotted name, a string, or the type of a tile."""
-        if isinstance(value, NamedValue):
-            return dtype_of(value.name.removeprefix("dtype:").split(".")[-1])
+        """The short name of an element type: one, a dotted name, a string, or the type of a tile."""
+        if isinstance(value, ElementType | NamedValue):
+            return dtype_of(value.name.split(".")[-1])
         if isinstance(value, TileValue) and isinstance(value.known, str):
             return dtype_of(value.known)
         return value.dtype if isinstance(value, TileValue) else "fp32"

@@ -222,6 +222,13 @@ class TileTrace:
 
 
 @dataclass(frozen=True)
+class ElementType:
+    """The type of the elements of a tile, by its short name."""
+
+    name: str
+
+
+@dataclass(frozen=True)
 class NamedValue:
     """A dotted name of something outside the kernel, or a method of the value `of`."""
 
