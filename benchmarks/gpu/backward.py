@@ -15,11 +15,9 @@ for each case as soon as it is measured.
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -29,7 +27,7 @@ if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
 from benchmarks.gpu.layers import entry_of  # noqa: E402
-from benchmarks.gpu.rounds import timed_in_rounds  # noqa: E402
+from benchmarks.gpu.rounds import command_line, measure_cases, timed_in_rounds  # noqa: E402
 
 FILE, RESULTS = "backward.json", "results.json"
 TOLERANCE = 2e-2
@@ -250,37 +248,18 @@ def table(row: Mapping[str, Any]) -> str:
 
 def run(folder: Path, results: Path, only: str, seconds: float, rounds: int, tiny: bool) -> None:
     """Measures the cases, and writes each as soon as it is done."""
-    import torch
 
-    device, until = "cuda" if torch.cuda.is_available() else "cpu", time.perf_counter() + seconds
-    done: list[dict[str, Any]] = []
-    for row in json.loads((folder / FILE).read_text(encoding="utf-8")):
-        if only not in row["name"]:
-            continue
-        if time.perf_counter() > until:
-            print(f"{row['name']}: not run, the time is over", flush=True)
-            continue
+    def measure(row: dict[str, Any], device: str) -> dict[str, Any]:
         if tiny:
             row["sizes"] = {n: min(size, {"h": 2}.get(n, 40)) for n, size in row["sizes"].items()}
-        done.append(run_case(folder, row, device, rounds))
-        if device == "cuda":
-            torch.cuda.empty_cache()
-        print(table(done[-1]), flush=True)
-        results.write_text(json.dumps(done, indent=1, ensure_ascii=False), encoding="utf-8")
+        return run_case(folder, row, device, rounds)
+
+    measure_cases(folder / FILE, results, only, seconds, measure, table)
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Prepares, or runs."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("prepare", "run"))
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--only", default="", help="a part of the names of the cases")
-    parser.add_argument("--tiny", action="store_true", help="small arrays (a CPU has fp16 only, TRITON_INTERPRET=1)")
-    parser.add_argument("--dtype", default="bf16", choices=("bf16", "fp16"))
-    parser.add_argument("--chip", default="H200")
-    parser.add_argument("--results", type=Path, help="where rows are written (default: results.json in the folder)")
-    parser.add_argument("--seconds", type=float, default=300, help="no case is begun after so many seconds")
-    parser.add_argument("--rounds", type=int, default=20)
+    parser = command_line(__doc__, "small arrays (a CPU has fp16 only, TRITON_INTERPRET=1)", 300)
     given = parser.parse_args(arguments)
     if given.what == "prepare":
         prepare(given.folder, given.only, given.dtype, given.chip)

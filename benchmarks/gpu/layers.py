@@ -12,7 +12,6 @@ on a CPU too, under TRITON_INTERPRET=1, where they must be prepared with `--dtyp
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
 import inspect
 import json
@@ -28,7 +27,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
-from benchmarks.gpu.rounds import timed_in_rounds  # noqa: E402
+from benchmarks.gpu.rounds import command_line, measure_cases, timed_in_rounds  # noqa: E402
 
 FILE, RESULTS = "layers.json", "results.json"
 TOLERANCE = 2e-2
@@ -337,38 +336,19 @@ def run(
     """Measures the cases, and writes each as soon as it is done."""
     import torch
 
-    device, until = "cuda" if torch.cuda.is_available() else "cpu", time.perf_counter() + seconds
-    done: list[dict[str, Any]] = []
-    for row in json.loads((folder / FILE).read_text(encoding="utf-8")):
-        if only not in row["name"]:
-            continue
-        if time.perf_counter() > until:
-            print(f"{row['name']}: not run, the time is over", flush=True)
-            continue
+    def measure(row: dict[str, Any], device: str) -> dict[str, Any]:
         if tiny:
             row["sizes"] = {n: min(size, 40) for n, size in row["sizes"].items()} | TINY
         with torch.no_grad():
-            done.append(run_case(folder, row, device, rounds))
-        if device == "cuda":
-            torch.cuda.empty_cache()
-        print(table(done[-1:]), flush=True)
-        results.write_text(json.dumps(done, indent=1, ensure_ascii=False), encoding="utf-8")
-    return done
+            return run_case(folder, row, device, rounds)
+
+    return measure_cases(folder / FILE, results, only, seconds, measure, lambda row: table([row]))
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Prepares, or runs."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("prepare", "run"))
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--only", default="", help="a part of the names of the cases")
-    parser.add_argument("--tiny", action="store_true", help="run on small arrays")
+    parser = command_line(__doc__, "run on small arrays", 420)
     parser.add_argument("--products", default="triton,torch", help="who computes products, in plans of their own")
-    parser.add_argument("--dtype", default="bf16", choices=("bf16", "fp16"))
-    parser.add_argument("--chip", default="H200")
-    parser.add_argument("--results", type=Path, help="where rows are written (default: results.json in the folder)")
-    parser.add_argument("--seconds", type=float, default=420, help="no case is begun after so many seconds")
-    parser.add_argument("--rounds", type=int, default=20)
     given = parser.parse_args(arguments)
     if given.what == "prepare":
         prepare(given.folder, given.only, given.products.split(","), given.dtype, given.chip)

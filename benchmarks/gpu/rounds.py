@@ -1,11 +1,14 @@
-"""Times of contestants on one device, in rounds."""
+"""Cases one after the other, and times of contestants on one device, in rounds."""
 
 from __future__ import annotations
 
+import argparse
+import json
 import random
 import statistics
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 WINDOW_S = 0.1
@@ -48,3 +51,50 @@ def timed_in_rounds(functions: Mapping[str, Function], rounds: int) -> dict[str,
         }
         for name, values in times.items()
     }
+
+
+Row = dict[str, Any]
+
+
+def measure_cases(
+    cases: Path,
+    results: Path,
+    only: str,
+    seconds: float,
+    measure: Callable[[Row, str], Row],
+    text: Callable[[Row], str],
+) -> list[Row]:
+    """The rows of cases that `measure` gives for each and the device, written to `results` as soon as they are there.
+    Cases are those whose names have a part `only`; none is begun after so many seconds. `text` is printed of a row."""
+    import torch
+
+    device, until = "cuda" if torch.cuda.is_available() else "cpu", time.perf_counter() + seconds
+    done: list[Row] = []
+    for row in json.loads(cases.read_text(encoding="utf-8")):
+        if only not in row["name"]:
+            continue
+        if time.perf_counter() > until:
+            print(f"{row['name']}: not run, the time is over", flush=True)
+            continue
+        done.append(measure(row, device))
+        if device == "cuda":
+            torch.cuda.empty_cache()
+        print(text(done[-1]), flush=True)
+        results.write_text(json.dumps(done, indent=1, ensure_ascii=False), encoding="utf-8")
+    return done
+
+
+def command_line(about: str | None, tiny: str, seconds: float) -> argparse.ArgumentParser:
+    """The options of a benchmark that prepares cases in a folder, and runs them: `tiny` says what small arrays are for,
+    and `seconds` is after how long no case is begun."""
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("prepare", "run"))
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--only", default="", help="a part of the names of the cases")
+    parser.add_argument("--tiny", action="store_true", help=tiny)
+    parser.add_argument("--dtype", default="bf16", choices=("bf16", "fp16"))
+    parser.add_argument("--chip", default="H200")
+    parser.add_argument("--results", type=Path, help="where rows are written (default: results.json in the folder)")
+    parser.add_argument("--seconds", type=float, default=seconds, help="no case is begun after so many seconds")
+    parser.add_argument("--rounds", type=int, default=20)
+    return parser

@@ -296,16 +296,9 @@ class MLA(nn.Module):
         return x + s.o(torch.einsum("bhts,bshe->bthe", a, v).reshape(b, t, -1))
 
 
-class NeoX(nn.Module):
+class NeoX(ViTBlock):
     def __init__(s, d=1024, h=16):
-        super().__init__()
-        s.h = h
-        s.n1 = nn.LayerNorm(d)
-        s.n2 = nn.LayerNorm(d)
-        s.qkv = nn.Linear(d, 3 * d)
-        s.o = nn.Linear(d, d)
-        s.f1 = nn.Linear(d, 4 * d)
-        s.f2 = nn.Linear(4 * d, d)
+        super().__init__(d, h, 4 * d)
 
     def forward(s, x, cos, sin):
         b, t, d = x.shape
