@@ -64,6 +64,7 @@ if TYPE_CHECKING:
         erf,
         exp,
         floor,
+        integer,
         log,
         maximum,
         minimum,
@@ -94,7 +95,7 @@ _HOMES = {
     "catdiag.rewrite.stream.user_fold": "Fold",
     "catdiag.rewrite.matching.rule": "rule",
     "catdiag.frontend.elementwise": (
-        "abs apply cast ceil clip cos equal erf exp floor log maximum minimum round sign sin sqrt tanh where"
+        "abs apply cast ceil clip cos equal erf exp floor integer log maximum minimum round sign sin sqrt tanh where"
     ),
     "catdiag.frontend.nn": "expm1 inf log1p",
     "catdiag.frontend.indexing": "gather reindex reverse shift slice stride window",
@@ -118,7 +119,7 @@ __all__ = [
     "Axis", "Fold", "Program", "Refuted", "Theorem", "Undecided", "abs", "algorithm", "all", "any", "apply",
     "argmax", "argmin", "box", "broadcast", "cast", "category", "ceil", "clip", "compile", "concat", "copy", "cos",
     "cost", "discard", "dropout", "einsum", "equal", "equivalent", "erf", "errors", "exp", "expm1", "floor", "from_jax",
-    "from_onnx", "from_torch", "gather", "hardware", "id", "index", "inf", "library", "log", "log1p", "max",
+    "from_onnx", "from_torch", "gather", "hardware", "id", "index", "inf", "integer", "library", "log", "log1p", "max",
     "maximum", "mean", "min", "minimum", "nn", "pad", "prod", "prove", "prove_all", "rearrange", "reduce", "reindex",
     "repeat", "reverse", "round", "rule", "scatter_add", "shift", "sign", "sin", "size", "slice", "softmax", "split",
     "sqrt", "stride", "sum", "swap", "tanh", "testing", "theorem", "tile", "uniform", "value_and_grad",

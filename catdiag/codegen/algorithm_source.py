@@ -129,7 +129,7 @@ class _SourceWriter:
         given = {part.name for ty in self.diagram.graph.dom for axis in ty.axes for part in (axis, *axis.parts)}
         computed = {n: size for n, size in self.sizes.items() if isinstance(size, tuple) and n not in given}
         outputs = [_type(ty, computed) for ty in self.diagram.cod]
-        results = ", ".join(str(self.texts[w]) for w in self.diagram.graph.outputs)
+        results = ", ".join(str(_typed(self.texts[w], self.types[w])) for w in self.diagram.graph.outputs)
         names = ", ".join(str(self.texts[k]) for k in range(len(inputs)))
         body = [*self.lines, f"return {results}"]
         return [*_decorator(inputs, outputs), f"def {self.name}({names}):", *(f"    {line}" for line in body)]
@@ -178,8 +178,14 @@ class _SourceWriter:
             return call("cd.cast", operands[0], Number(fn.dtype))
         if isinstance(fn, Apply):
             return call("cd.apply", Number(fn.name), *operands)
-        if not any(ty.axes for ty in box.dom) and all(_is_number(o) for o in operands):
-            operands = [call("cd.broadcast", operands[0], Number("")), *operands[1:]]
+        numbers = [k for k, o in enumerate(operands) if box.dom[k].element != "bool"]
+        if numbers and all(_is_number(operands[k]) for k in numbers):
+            operands = list(operands)
+            first = numbers[0]
+            if box.dom[first].element == "int":
+                operands[first] = _typed(operands[first], box.dom[first])
+            elif not any(ty.axes for ty in box.dom):
+                operands[first] = call("cd.broadcast", operands[first], Number(""))
         return written(FUNCTIONS[fn], operands)
 
     def index(self, box: ops.Box, operands: Sequence[PythonExpression]) -> PythonExpression:
@@ -191,7 +197,7 @@ class _SourceWriter:
         """Axes renamed, transposed, or new."""
         (given,), (made,) = box.dom, box.cod
         pairs = dict(box.op.pairs)  # type: ignore[attr-defined]
-        text = operands[0]
+        text = _typed(operands[0], given)
         if pairs:
             function = method(text, "rename").function
             text = _with_names(function, [], [(old, Number(new)) for old, new in pairs.items()])
@@ -342,6 +348,11 @@ def _number(value: Fraction | None, whole: bool) -> PythonExpression:
 
 def _is_number(of: PythonExpression) -> bool:
     return isinstance(of, _Constant) or (isinstance(of, Unary) and _is_number(of.of))
+
+
+def _typed(of: PythonExpression, ty: ArrayType) -> PythonExpression:
+    """An integer that stands alone as an integer: a number would be a real number there."""
+    return call("cd.integer", of) if _is_number(of) and ty.element == "int" else of
 
 
 def _is_long(box: ops.Box) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import builtins
 import math
 from collections.abc import Callable, Sequence
+from numbers import Integral
 from typing import Any
 
 from catdiag.category.scalars import SCALARS, Apply, Cast
@@ -204,6 +205,21 @@ def cast(a: Operand, dtype: str) -> Traced:
     if not isinstance(dtype, str) or dtype not in BYTES:
         raise TypeMismatch(f"unknown type {dtype!r}: expected one of {', '.join(BYTES)}")
     return running().arithmetic(Cast(dtype), a)
+
+
+def integer(value: int) -> Traced:
+    """`value` as an integer, where a number alone would be a real number: `cd.where(mask, cd.integer(1), 0)` is an array
+    of integers, which can be positions.
+
+    >>> import catdiag as cd
+    >>> str(cd.algorithm("x")(lambda a: cd.where(a < 0, cd.integer(1), 0)).cod)
+    'int[x]'
+
+    Raises TypeMismatch for what is no integer.
+    """
+    if not isinstance(value, Integral) or isinstance(value, bool):
+        raise TypeMismatch(f"cd.integer takes an integer, not {value!r}")
+    return running().lift(value, element="int")
 
 
 def equal(a: Operand, b: Operand) -> Any:

@@ -25,6 +25,9 @@ _LARGEST = 64
 """Integers up to this one are looked for under roots."""
 _DENOMINATOR = 1000
 _ULPS = 2 * 2.0**-52
+_FEW_DIGITS, _MANY_DIGITS = 9, 15
+_BY_CHANCE = 1e-4
+"""How often a number is as near to a decimal of few digits by chance."""
 
 
 @dataclass(frozen=True)
@@ -112,11 +115,30 @@ def _logarithm(number: float) -> tuple[Fraction, _Logarithm] | None:
 
 
 def known_ratio(number: float) -> Fraction | None:
-    """The fraction of small integers that a number of many digits is rounded from, as 1 / 0.7 is."""
+    """The fraction of small integers, or the decimal of few digits, that a number of many digits is rounded from, as
+    1 / 0.7 and 1 - 0.99 are.
+
+    >>> known_ratio(1 / 0.7), known_ratio(1 - 0.99), known_ratio(0.25), known_ratio(2**-0.5)
+    (Fraction(10, 7), Fraction(1, 100), None, None)
+    """
     near = Fraction(number).limit_denominator(_DENOMINATOR)
     if near == 0 or float(near) != number or Fraction(repr(number)) == near:
-        return None
+        return _decimal(number)
     return near
+
+
+def _decimal(number: float) -> Fraction | None:
+    """The decimal of few digits that a number of many is one of, but for the rounding of numbers up to 1, or up to
+    itself: the digits behind it are so many zeros, or nines, that they are hardly there by chance."""
+    if len(repr(number).partition("e")[0].replace(".", "").strip("-0")) < _MANY_DIGITS:
+        return None
+    for digits in range(1, _FEW_DIGITS + 1):
+        written = f"{number:.{digits - 1}e}"
+        apart = abs(Fraction(number) - Fraction(written))
+        unit = Fraction(10) ** (int(written.partition("e")[2]) - digits + 1)
+        if apart <= 2.0**-52 * max(abs(number), 1) and apart <= _BY_CHANCE * unit:
+            return Fraction(written)
+    return None
 
 
 def _noted(b: ValueBuilder, number: float, root: _Root, n: int, line: str | None) -> None:

@@ -382,7 +382,10 @@ def _where(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
         if isinstance(taken, ArrayValue):
             (_, taken), dims = b.broadcast([condition, taken])
             return b.view(taken, dims)
-    return b.pointwise([call["condition"], call["self"], call["other"]], elementwise.where, call.element)
+    chosen = [call["self"], call["other"]]
+    if call.element == "int":
+        chosen = [integer(v) if isinstance(v, int) else v for v in chosen]
+    return b.pointwise([condition, *chosen], elementwise.where, call.element)
 
 
 @rule("masked_fill")

@@ -442,7 +442,8 @@ def _identity(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
     one, zero = _ones(call.element)
 
     def make(env: Environment) -> Any:
-        return elementwise.where(env.index(rows) == env.index(columns), env[one], env[zero])
+        same = env.index(rows) == env.index(columns)
+        return same if call.element == "bool" else elementwise.where(same, env[one], env[zero])
 
     return b.emit([rows, columns], (*rows, *columns), make, call.element)
 

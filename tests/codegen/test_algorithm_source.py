@@ -88,6 +88,23 @@ def test_fractions_are_exact() -> None:
     assert executed(third.code("algorithm")) == third
 
 
+def test_integers_that_stand_alone_stay_integers() -> None:
+    @cd.algorithm("x, z -> x, int[], int[y=3]")
+    def rows(a, table):  # type: ignore[no-untyped-def]
+        first = cd.integer(7) // 2 - 3
+        chosen = cd.where(a < 0, cd.integer(1), 0) + first
+        return cd.gather(table, "z", chosen), cd.integer(2), cd.broadcast(cd.integer(5), "y=3")
+
+    again = executed(rows.code("algorithm"))
+    assert again == rows and "int" in str(again.cod)
+
+
+@pytest.mark.parametrize("value", [1.0, True, "1"])
+def test_what_is_no_integer_is_named(value: object) -> None:
+    with pytest.raises(cd.errors.TypeMismatch, match="takes an integer, not"):
+        cd.algorithm("x")(lambda a: a * cd.integer(value))
+
+
 @pytest.mark.parametrize(
     ("text", "written"),
     [

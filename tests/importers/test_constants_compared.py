@@ -77,6 +77,14 @@ def test_a_number_of_many_digits_is_read_as_a_fraction() -> None:
     assert verdict(lambda x: x / 3, lambda x: x * 0.3333, real(2, 3)) == "refuted"
 
 
+def test_a_rounded_decimal_is_read_as_the_decimal() -> None:
+    old, new = real(2, 3), real(2, 3)
+    average = lambda a, b: 0.99 * a + (1 - 0.99) * b  # noqa: E731
+    assert verdict(average, lambda a, b: torch.lerp(a, b, 0.01), old, new) == "proved"
+    assert verdict(average, lambda a, b: torch.lerp(a, b, 0.0100001), old, new) == "refuted"
+    assert verdict(lambda x: x * (0.9**3), lambda x: x * 0.729, old) == "proved"
+
+
 def state(x: Any, late: bool = False) -> Any:
     h, found = torch.zeros(3), []
     for t in range(4):
