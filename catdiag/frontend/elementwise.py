@@ -208,8 +208,8 @@ def cast(a: Operand, dtype: str) -> Traced:
 
 
 def integer(value: int) -> Traced:
-    """`value` as an integer, where a number alone would be a real number: `cd.where(mask, cd.integer(1), 0)` is an array
-    of integers, which can be positions.
+    """`value` as an integer, where a number alone would be a real number: `cd.where(mask, cd.integer(1), 0)` is an
+    array of integers, which can be positions.
 
     >>> import catdiag as cd
     >>> str(cd.algorithm("x")(lambda a: cd.where(a < 0, cd.integer(1), 0)).cod)

@@ -26,6 +26,8 @@ _VISIBLE = 1e-3
 """The least difference of two values, as a part of them, that numbers of any floating-point type show."""
 _ROUNDED = 1e-12
 """Values that differ by less, as a part of them, may be one number of 64 bits that was rounded in two ways."""
+_FEW_ROUNDED = 64
+"""So many roundings of a number are those of few operations, as in a counterexample."""
 _SMALL = 2.0**-40
 """What numbers are multiplied by to make them small."""
 _LARGE = 1e4
@@ -197,7 +199,9 @@ class OriginalPrograms:
             one, other = self._run(self._placed(found))
         except NotRun:
             return False
-        return not _differ(one, other) and not _has_no_number(one)
+        if _differ(one, other) or (right is not None and _are_apart(one, other, abs(left - right) / 2)):
+            return False
+        return not _has_no_number(one)
 
     def only_rounded(self, found: Counterexample) -> bool:
         """Whether the values of a counterexample differ by less than 64-bit numbers are rounded, and the libraries give
@@ -352,6 +356,17 @@ def _differ(one: Sequence[Result], other: Sequence[Result], finite: bool = False
         known = np.abs(x[np.isfinite(x)])
         scale = max(1.0, float(known.max())) if known.size else 1.0
         if not np.allclose(x, y, rtol=rounding, atol=rounding * scale, equal_nan=True):
+            return True
+    return False
+
+
+def _are_apart(one: Sequence[Result], other: Sequence[Result], least: float) -> bool:
+    """Whether results differ by so much somewhere, which is more than few operations round."""
+    import numpy as np
+
+    for a, b in zip(one, other, strict=False):
+        scale = max(1.0, float(np.abs(a.value).max())) if a.value.size else 1.0
+        if least > _FEW_ROUNDED * max(a.eps, b.eps) * scale and (np.abs(a.value - b.value) >= least).any():
             return True
     return False
 

@@ -85,6 +85,20 @@ def test_a_rounded_decimal_is_read_as_the_decimal() -> None:
     assert verdict(lambda x: x * (0.9**3), lambda x: x * 0.729, old) == "proved"
 
 
+def test_a_difference_of_little_more_than_single_precision_rounds_is_seen() -> None:
+    def standardized(x: Any, w: Any, epsilon: float) -> Any:
+        flat = torch.nn.functional.layer_norm(w.flatten(1), (w[0].numel(),), eps=epsilon)
+        return torch.nn.functional.conv2d(x, flat.view_as(w))
+
+    def in_a_batch(x: Any, w: Any) -> Any:
+        rows = torch.nn.functional.batch_norm(w.view(1, w.shape[0], -1), None, None, training=True, eps=1e-3)
+        return torch.nn.functional.conv2d(x, rows.view_as(w))
+
+    arrays = real(2, 3, 5, 6), real(4, 3, 2, 2)
+    assert verdict(lambda x, w: standardized(x, w, 1e-3), in_a_batch, *arrays) == "proved"
+    assert verdict(lambda x, w: standardized(x, w, 1e-5), in_a_batch, *arrays) == "refuted"
+
+
 def state(x: Any, late: bool = False) -> Any:
     h, found = torch.zeros(3), []
     for t in range(4):
