@@ -195,6 +195,16 @@ class Hardware:
         return self.dependent_launch_s or self.launch_s
 
     @property
+    def sustained_hbm_bytes_per_s(self) -> float:
+        """The bytes a second that kernels are found to get of HBM, or to give it."""
+        return self.hbm_bytes_per_s * self.sustained["hbm"]
+
+    @property
+    def sustained_bytes_per_s(self) -> dict[str, float]:
+        """The bytes a second that cross the edge below HBM, and below each cache, by the name of the level above it."""
+        return {"HBM": self.sustained_hbm_bytes_per_s, "LLC": self.llc_bytes_per_s, "L2": self.l2_bytes_per_s}
+
+    @property
     def by_warpgroups(self) -> bool:
         """Whether four warps (a warpgroup) issue one matrix instruction: on chips that copy boxes of arrays themselves
         (TMA; Hopper and later)."""

@@ -66,7 +66,7 @@ def least_s(module: Any, chip: Hardware, dtype: str) -> float:
 def _rates(chip: Hardware, dtype: str) -> tuple[float, float]:
     """The bytes of HBM and the FLOPs of products a second that the chip sustains."""
     rate = chip.tensor.get(dtype, 2 * chip.sms * chip.alu_per_clock * chip.clock_hz)
-    return chip.hbm_bytes_per_s * chip.sustained["hbm"], rate * chip.sustained["tensor"]
+    return chip.sustained_hbm_bytes_per_s, rate * chip.sustained["tensor"]
 
 
 def _masked(node: Any) -> bool:

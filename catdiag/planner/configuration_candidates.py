@@ -333,7 +333,7 @@ class Candidates:
         taken = self.block(stages, specialized).resources(self.search.full({**self.sizes, **grid}), warps)
         timing = self._timed(stages, grid, warps, self.backend(stages, specialized))
         count = len(next(iter(grid.values()))) if grid else 1
-        memory_s = timing.traffic.hbm_bytes / (self.search.chip.hbm_bytes_per_s * self.search.chip.sustained["hbm"])
+        memory_s = timing.traffic.hbm_bytes / self.search.chip.sustained_hbm_bytes_per_s
         time, moved, smem, registers, blocks, waits = (
             np.broadcast_to(numbers, (count,))
             for numbers in (timing.seconds, timing.bytes_moved, taken.smem_bytes, taken.registers_per_thread,

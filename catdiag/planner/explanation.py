@@ -222,11 +222,7 @@ def _levels(search: TileSearch, chosen: Choice) -> tuple[LevelUse, ...]:
 
 def _edges(search: TileSearch, chosen: Choice) -> tuple[EdgeUse, ...]:
     chip = search.chip
-    rates = {
-        "HBM": chip.hbm_bytes_per_s * chip.sustained["hbm"],
-        "LLC": chip.llc_bytes_per_s,
-        "L2": chip.l2_bytes_per_s,
-    }
+    rates = chip.sustained_bytes_per_s
     found = []
     for (upper, lower), crossed in chosen.prediction.traffic.edge_bytes.items():
         moved = round(crossed)

@@ -57,7 +57,7 @@ def _cost(piece: Diagram, target: PlanTarget) -> CallCost:
     names = (*piece.input_names, *output_names(piece))
     sizes_bytes = [_bytes(name, ty, target) for name, ty in zip(names, (*piece.dom, *piece.cod), strict=True)]
     loaded, saved = sum(sizes_bytes[: len(piece.dom)]), sum(sizes_bytes[len(piece.dom) :])
-    rate = target.chip.hbm_bytes_per_s * target.chip.sustained["hbm"]
+    rate = target.chip.sustained_hbm_bytes_per_s
     return CallCost((loaded + saved) / rate + CALL_S, loaded, saved, 0)
 
 

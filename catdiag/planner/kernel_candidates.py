@@ -206,7 +206,7 @@ def _merge_s(draft: KernelDraft, target: PlanTarget, sizes: Mapping[str, int]) -
     waits for its first load."""
     made = (ty for box in draft.streamed.boxes if isinstance(box.op, FoldOp) for ty in box.cod)
     elements = sum(math.prod(size_value(axis.size, sizes) for axis in ty.axes) for ty in made)
-    moved_s = 2 * 2 * BYTES["fp32"] * elements / (target.chip.hbm_bytes_per_s * target.chip.sustained["hbm"])
+    moved_s = 2 * 2 * BYTES["fp32"] * elements / target.chip.sustained_hbm_bytes_per_s
     return moved_s + target.chip.latency_s
 
 
@@ -313,7 +313,7 @@ def roofline_bound(piece: Diagram, target: PlanTarget) -> RooflineBound:
         if rate:
             products = sum(float(a.value(sizes)) for (name, _), a in kernel.work.items() if name == "tensor")
             seconds += products / (rate * chip.sustained["tensor"])
-    return RooflineBound(bytes_moved / (chip.hbm_bytes_per_s * chip.sustained["hbm"]), seconds)
+    return RooflineBound(bytes_moved / chip.sustained_hbm_bytes_per_s, seconds)
 
 
 def _only_viewed(graph: Graph) -> set[int]:

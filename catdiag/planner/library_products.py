@@ -96,7 +96,7 @@ def called_plan(
 ) -> KernelPlan:
     """The plan of a call that takes the place of a kernel, of which only the cost is known."""
     chip, moved = target.chip, cost.load_bytes + cost.save_bytes
-    rate = chip.hbm_bytes_per_s * chip.sustained["hbm"]
+    rate = chip.sustained_hbm_bytes_per_s
     used = cost.flops / cost.seconds / peak_flops if cost.flops else moved / cost.seconds / chip.hbm_bytes_per_s
     return KernelPlan(
         hardware=chip.name, dtype=spelled_out(target.dtype), sizes=target.sizes_of(piece), tiles={}, stages=1,
@@ -138,7 +138,7 @@ def _seconds(box: Box, target: PlanTarget) -> float:
     chip = target.chip
     rate = chip.tensor.get(_kind(target), 2 * chip.alu_per_clock * chip.clock_hz * chip.sms)
     products = _flops(box, target) / (rate * chip.sustained["tensor"] * EFFICIENCY)
-    moved = sum(_bytes(ty, target) for ty in (*box.dom, *box.cod)) / (chip.hbm_bytes_per_s * chip.sustained["hbm"])
+    moved = sum(_bytes(ty, target) for ty in (*box.dom, *box.cod)) / chip.sustained_hbm_bytes_per_s
     return max(products, moved) + CALL_S
 
 

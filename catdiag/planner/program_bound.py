@@ -90,9 +90,7 @@ def program_bound(
 
 def _bound(hbm_bytes: int, flops: int, chip: Hardware, rate: float, name: str) -> ProgramBound:
     products = 0.0 if not rate else flops / (rate * chip.sustained["tensor"])
-    return ProgramBound(
-        hbm_bytes, flops, max(products, hbm_bytes / (chip.hbm_bytes_per_s * chip.sustained["hbm"])), name
-    )
+    return ProgramBound(hbm_bytes, flops, max(products, hbm_bytes / chip.sustained_hbm_bytes_per_s), name)
 
 
 def _products(

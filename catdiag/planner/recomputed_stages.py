@@ -162,7 +162,7 @@ def costs_more(box: Box, target: PlanTarget) -> bool:
 def round_trip_s(ty: ArrayType, target: PlanTarget) -> float:
     """The seconds to save an array, and to load it once, in two bytes a number."""
     elements = math.prod(size_value(axis.size, target.sizes) for axis in ty.axes)
-    return 2 * BYTES["bf16"] * elements / (target.chip.hbm_bytes_per_s * target.chip.sustained["hbm"])
+    return 2 * BYTES["bf16"] * elements / target.chip.sustained_hbm_bytes_per_s
 
 
 def _lengths(box: Box, target: PlanTarget) -> dict[str, int]:

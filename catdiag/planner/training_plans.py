@@ -133,7 +133,7 @@ def _is_expensive(chip: Hardware, most_bytes: int, sizes: Mapping[str, int], box
     if len(box.dom) == 1:
         return moved <= 2 * most_bytes
     again = 2 * math.prod(lengths.values()) / (chip.tensor.get("bf16", math.inf) * chip.sustained["tensor"])
-    return moved <= 2 * most_bytes and again > EXPENSIVE * moved / (chip.hbm_bytes_per_s * chip.sustained["hbm"])
+    return moved <= 2 * most_bytes and again > EXPENSIVE * moved / chip.sustained_hbm_bytes_per_s
 
 
 def training_kernels(planned: Plan, wrt: tuple[int, ...]) -> TrainingKernels:

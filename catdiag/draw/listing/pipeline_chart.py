@@ -160,7 +160,7 @@ def _chip(plan: KernelPlan, given: Hardware | str | None) -> Hardware | None:
     chip = chips.get(plan.hardware) if plan.hardware in chips.names() else None
     # A user's chip may have the name of a known one.
     rates = {e.bytes_per_s for e in plan.edges}
-    known = chip is not None and {chip.l2_bytes_per_s, chip.hbm_bytes_per_s * chip.sustained["hbm"]} & rates
+    known = chip is not None and {chip.l2_bytes_per_s, chip.sustained_hbm_bytes_per_s} & rates
     return chip if known else None
 
 

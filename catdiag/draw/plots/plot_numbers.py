@@ -47,11 +47,7 @@ def dtype_of(plan: KernelPlan) -> Dtype:
 def chip_of(plan: KernelPlan, chip: Hardware | str | None) -> Hardware:
     """The chip of a plan. Raises CatdiagError where its bandwidths are not those of the plan."""
     found = hardware.get(plan.hardware if chip is None else chip)
-    rates = {
-        "HBM": found.hbm_bytes_per_s * found.sustained["hbm"],
-        "LLC": found.llc_bytes_per_s,
-        "L2": found.l2_bytes_per_s,
-    }
+    rates = found.sustained_bytes_per_s
     for edge in plan.edges:
         if rates.get(edge.upper, edge.bytes_per_s) != edge.bytes_per_s:
             raise CatdiagError(

@@ -210,7 +210,7 @@ def _at_best(source: Diagram, plan: KernelPlan, chip: Hardware, work: int, edge:
     seconds, total = 0.0, 0
     for kernel in measure(source, dtype, fused=False).kernels:
         crossed = sum(int(t.size.value(plan.sizes)) for t in kernel.transfers)
-        spent = [crossed / (chip.hbm_bytes_per_s * chip.sustained["hbm"])]
+        spent = [crossed / chip.sustained_hbm_bytes_per_s]
         for pipeline, rate in rates.items():
             spent.append(sum(int(a.value(plan.sizes)) for (p, _), a in kernel.work.items() if p == pipeline) / rate)
         seconds, total = seconds + max(spent), total + crossed

@@ -71,11 +71,10 @@ class MemoryTraffic:
 
     def outer_seconds(self, k: KernelInstance) -> Numbers:
         """What HBM needs for its bytes, or a last-level cache for its, if that is longer."""
-        chip = k.chip
-        rates = {"HBM": chip.hbm_bytes_per_s * chip.sustained["hbm"], "LLC": chip.llc_bytes_per_s}
+        rates = k.chip.sustained_bytes_per_s
         longest: Numbers = 0.0
         for (upper, _), crossing in self.edge_bytes.items():
-            if rate := rates.get(upper):
+            if upper != "L2" and (rate := rates.get(upper)):
                 longest = np.maximum(longest, crossing / rate)
         return longest
 
