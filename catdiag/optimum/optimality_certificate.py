@@ -129,7 +129,8 @@ def ranges(program: PowerProgram, monomials: Sequence[Powers]) -> list[Expr | No
 def derivative(p: Posynomial, monomials: Sequence[Powers], at: int) -> Posynomial:
     """The derivative in the logarithm of one of the monomials, in which every term must be a product of powers.
 
-    It may have negative coefficients, so it need not be a posynomial.
+    It may have negative coefficients, so it need not be a posynomial. Raises CertificateError for a term that is no
+    such product.
     """
     found = []
     for term in p.terms:
@@ -214,7 +215,8 @@ def check_stationary(certificate: Stationary) -> tuple[Relational, ...]:
 
 
 def at_least_zero(expression: Expr, back: dict[Expr, Expr]) -> Relational:
-    """`expression >= 0` without positive factors, with the expressions `back` substituted for symbols."""
+    """`expression >= 0` without positive factors, with the expressions `back` substituted for symbols. Raises
+    CertificateError for what is no number."""
     if expression.has(sympy.nan, sympy.zoo, sympy.oo, -sympy.oo):
         raise CertificateError(f"{expression} is no number")
     if expression.is_nonnegative:
@@ -281,7 +283,8 @@ def coordinates_of(program: PowerProgram) -> list[Powers]:
 
 
 def reduced_to(p: Posynomial, fixed: Tiles, names: Sequence[tuple[Powers, Symbol]]) -> Posynomial:
-    """A posynomial in the free coordinates, under their names, with the sizes of the others substituted."""
+    """A posynomial in the free coordinates, under their names, with the sizes of the others substituted. Raises
+    CertificateError for a term that is no product of powers of these."""
     keys = [*(key for key, _ in fixed), *(key for key, _ in names)]
     found = []
     for term in p.terms:

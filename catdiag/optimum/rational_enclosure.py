@@ -10,7 +10,7 @@ _TERMS = 42  # 9**-42 is below 2**-128
 
 
 def logarithm(value: Fraction) -> tuple[Fraction, Fraction]:
-    """A lower and an upper bound of the natural logarithm of a positive fraction.
+    """A lower and an upper bound of the natural logarithm of a positive fraction; raises ValueError for another.
 
     They are about `2**-120` apart (more for values far from one). `log m = 2 artanh z` with `z = (m - 1) / (m + 1)`:
     partial sums of the series are below it, and the remainder is below the next term over `1 - z**2`.

@@ -37,7 +37,7 @@ class GraphBuilder(GraphWriter):
 
     def emit(self, wire: int, env: dict[int, int], result: ArrayType | None = None) -> int:
         """The wire that computes a wire of the hash-consed graph. `env` maps wires that are in scope to wires here;
-        `result` forces the type.
+        `result` forces the type. Raises NotInScope for an input of the graph that is not in scope.
         """
         for w in self.terms.cone([wire], env):
             if w in env:

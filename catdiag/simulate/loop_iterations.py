@@ -172,7 +172,8 @@ class MachineLoop:
                 self.load_block(tile, tile.wires[w], ty, begin, end)
 
     def load_block(self, tile: MachineTile, wire: MachineWire, ty: ArrayType, begin: int, end: int) -> None:
-        """Loads a block of a streamed array into its ring, from the level above that holds it."""
+        """Loads a block of a streamed array into its ring, from the level above that holds it. Raises RuntimeError
+        where that does not hold it: a rule about live ranges is wrong."""
         cell, value, axis = wire.cell, wire.value, self.op.axis
         source = cell.source()
         if source is not None and not (source.block and source.block[0] <= begin and end <= source.block[1]):

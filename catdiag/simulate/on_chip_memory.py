@@ -97,7 +97,7 @@ class Chip:
         return self.tile(above.level + 1, wires, sizes, bounds, tiles)
 
     def finish(self, root: MachineTile) -> None:
-        """Records the peak of each tile's memory, and checks that all of it was freed."""
+        """Records the peak of each tile's memory, and checks that all of it was freed: raises RuntimeError if not."""
         for tile in root.all():
             self.peaks[tile.level] = max(self.peaks[tile.level], tile.memory.peak)
             if tile.memory.allocated:
@@ -321,7 +321,8 @@ class Chip:
         return Allocation(rooms={level: rooms}, width=width)
 
     def fetch(self, tile: MachineTile, outline: Outline, w: int) -> None:
-        """Loads an operand's tile, unless it is loaded already or the level is not on its path."""
+        """Loads an operand's tile, unless it is loaded already or the level is not on its path. Raises RuntimeError
+        where the level above does not hold it: a rule about live ranges is wrong."""
         if w not in tile.wires:
             return
         w = w if w not in outline.read_in_region else outline.base[w]

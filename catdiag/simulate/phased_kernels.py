@@ -242,7 +242,8 @@ class Phased:
     # -- below the home level -----------------------------------------------------------------------------------------
 
     def visit(self, tile: MachineTile, phase: ExecutionPhase, start: int, stop: int) -> None:
-        """One tile below the home level runs its part of a phase or block; states are loaded first and stored last."""
+        """One tile below the home level runs its part of a phase or block; states are loaded first and stored last.
+        Raises RuntimeError where memory is not freed after it: a rule about live ranges is wrong."""
         chip, edge = self.chip, (tile.level - 1, tile.level)
         states = [(self.retained[w], chip.length(tile, self.outline.types[w])) for w in phase.produced if phase.loop]
         for kept, amount in states:

@@ -98,7 +98,7 @@ class RowPrinter(TritonPrinter):
     # -- expressions -------------------------------------------------------------------------------------------
 
     def expression(self, node: TileNode) -> PythonExpression:
-        """The expression of a node."""
+        """The expression of a node. Raises Unfit for what cannot be written in registers."""
         if node.kind == "arange":
             (dim,) = node.dims
             if self.is_row(dim):

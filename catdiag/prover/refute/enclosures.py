@@ -19,7 +19,8 @@ class Unclear(Exception):
 
 @lru_cache(maxsize=4096)
 def exp_bounds(x: Fraction, bits: int) -> tuple[Fraction, Fraction]:
-    """Two rationals around eˣ, in fixed point: argument reduction below 1/4, the power series, repeated squaring."""
+    """Two rationals around eˣ, in fixed point: argument reduction below 1/4, the power series, repeated squaring.
+    Raises Unclear for an exponent of too many digits."""
     if x < 0:
         low, high = exp_bounds(-x, bits)
         return 1 / high, 1 / low
@@ -95,7 +96,8 @@ def _pi(shift: int) -> tuple[int, int]:
 
 @lru_cache(maxsize=4096)
 def sin_bounds(x: Fraction, bits: int, quarters: int = 0) -> tuple[Fraction, Fraction]:
-    """Two rationals around sin(x + quarters·π/2), in fixed point: x less a multiple of π/2, and the power series."""
+    """Two rationals around sin(x + quarters·π/2), in fixed point: x less a multiple of π/2, and the power series.
+    Raises Unclear for an angle of too many digits."""
     shift = bits + max(0, x.numerator.bit_length() - x.denominator.bit_length()) + 24
     if shift > 4 * NARROWEST:
         raise Unclear("an angle too large to enclose its sine")

@@ -282,7 +282,7 @@ def inv(x: Value) -> Value:
 
 
 def exp(x: Value, bits: int = BITS) -> Value:
-    """eˣ; 0 at −∞."""
+    """eˣ; 0 at −∞. Raises Unclear for an exponent that is too large to enclose."""
     if isinstance(x, MinusInfinity):
         return Fraction(0)
     if isinstance(x, (Fraction, bool)):

@@ -317,7 +317,8 @@ class Rules(Selection):
         return (*self.atom(inside), *parts[0][1])
 
     def extremum(self, op: Reduce, form: Form, box: Box) -> Form:
-        """max or min over an axis: statistics free of the axis are moved out, as summands or as positive factors."""
+        """max or min over an axis: statistics free of the axis are moved out, as summands or as positive factors.
+        Raises NotSeparable where that cannot be done."""
         reduce = self._reduce_over(op, box)
         parts = self.additive(form)
         if parts is not None and not any(t.element in self.scales for t in parts[0]):
