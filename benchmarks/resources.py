@@ -116,10 +116,10 @@ def compared(operator: str, place: int, kernel: KernelPlan, arch: int | str) -> 
         operator,
         place,
         kernel.warp_specialized,
-        (kernel.shared_memory_bytes, max(one.shared for one in made)),
+        (kernel.shared_memory_bytes, max(one.shared_bytes for one in made)),
         (kernel.registers_per_thread, max(one.registers for one in made)),
         kernel.registers_at_most,
-        max(max(one.spill_stores, one.spill_loads, one.stack) for one in made),
+        max(max(one.spill_store_bytes, one.spill_load_bytes, one.stack_bytes) for one in made),
         kernel.spills,
         tuple(sorted({name for one in made for name in one.unwritten_registers})),
     )

@@ -36,7 +36,8 @@ def main() -> None:
     kernel = plan.compile()
     for code in kernel.binaries(SIZES):
         spilled = "registers spill" if code.spills else "nothing spills"
-        print(f"{code.kernel}: {code.shared:,} bytes of shared memory, {code.registers} registers a thread, {spilled}")
+        taken = f"{code.shared_bytes:,} bytes of shared memory, {code.registers} registers a thread"
+        print(f"{code.kernel}: {taken}, {spilled}")
     if not torch.cuda.is_available():
         print("to run it: a GPU")
         return

@@ -182,8 +182,8 @@ def run_one(item: Swept, machine: BenchDevice, turn: Turn, rounds: int, seed: in
             with turn.taken(alone=True):
                 calls = {name: _calling(function, inputs) for name, function in functions.items()}
                 times, failed = interleaved(calls, machine.clock, rounds=rounds, warm_ms=20.0, batch_ms=2.0)
-            row.ours_ms = times["ours"].median if "ours" in times else None
-            row.peer_ms = times["peer"].median if "peer" in times else None
+            row.ours_ms = times["ours"].median_ms if "ours" in times else None
+            row.peer_ms = times["peer"].median_ms if "peer" in times else None
             if "peer" in failed:
                 row.peer_failure = reason(failed["peer"])
             forget = getattr(machine.clock, "forget", None)

@@ -181,9 +181,9 @@ class Sharding:
         memory, received = int(at(self.memory)), int(at(self.received))
         one = None if edge.bytes_per_s is None else edge.bytes_per_s / count
         return ShardingCost(
-            memory=memory,
+            memory_bytes=memory,
             fits=level.capacity is None or memory <= level.capacity,
-            received=received,
+            received_bytes=received,
             seconds=None if one is None else received / one,
             compute_seconds=None if flops_per_s is None else float(at(self.flops)) / flops_per_s,
             overlaps=None if one is None or flops_per_s is None else float(at(self.intensity)) >= flops_per_s / one,
@@ -207,9 +207,9 @@ class ShardingCost:
     """Of one device, in bytes and seconds: memory, and whether it fits; received, and how long that takes; how long
     computing takes; and whether in each iteration the transfers hide behind it. None where a rate is unknown."""
 
-    memory: int
+    memory_bytes: int
     fits: bool
-    received: int
+    received_bytes: int
     seconds: float | None
     compute_seconds: float | None
     overlaps: bool | None

@@ -272,7 +272,7 @@ def run_case(
     for result in row.results:
         if result.name in samples:
             found_ms = samples[result.name]
-            result.median_ms, result.low_ms, result.high_ms = found_ms.median, found_ms.low, found_ms.high
+            result.median_ms, result.low_ms, result.high_ms = found_ms.median_ms, found_ms.low_ms, found_ms.high_ms
         elif result.name in failed:
             result.failure = reason(failed[result.name])
             if not machine.alive():

@@ -22,9 +22,9 @@ class Clock(Protocol):
 class TimingSample:
     """The milliseconds of a call over several rounds: their median and quartiles."""
 
-    median: float
-    low: float
-    high: float
+    median_ms: float
+    low_ms: float
+    high_ms: float
     rounds: int
 
 
@@ -32,7 +32,7 @@ def sample(times: Sequence[float]) -> TimingSample:
     """The median and the quartiles of some times.
 
     >>> sample([4.0, 1.0, 2.0, 3.0])
-    TimingSample(median=2.5, low=1.75, high=3.25, rounds=4)
+    TimingSample(median_ms=2.5, low_ms=1.75, high_ms=3.25, rounds=4)
     """
     ordered = sorted(times)
     return TimingSample(_at(ordered, 0.5), _at(ordered, 0.25), _at(ordered, 0.75), len(ordered))

@@ -29,7 +29,7 @@ class Excess:
     tiles: Mapping[str, int]
     stages: int
     warps: int
-    smem: int
+    smem_bytes: int
     registers: int
     most_registers: int
     words: str
@@ -75,12 +75,12 @@ def refusal(
         return DoesNotFit(
             f"no Triton kernel on {chip.name}: no tiles ({listed}) give a product {MIN_DOT} along each side{how}"
         )
-    least = min(found, key=lambda e: (e.over, e.smem))
+    least = min(found, key=lambda e: (e.over, e.smem_bytes))
     values, block = search.full({**sizes, **least.tiles}), replace(blocks[least.stages], smem_count=SmemCount.ALL)
     tile = {name: np.array([length]) for name, length in least.tiles.items()}
     least = Excess.of(block.resources(values, least.warps), least.stages, chip, tile)
     lines = [f"no Triton kernel fits {chip.name}: {least.words}{how}"]
-    full = {LEVEL: least.smem > chip.smem_per_block, REGISTERS: least.registers > least.most_registers}
+    full = {LEVEL: least.smem_bytes > chip.smem_per_block, REGISTERS: least.registers > least.most_registers}
     for place, over in full.items():
         moments = block.kernel.points.get(place, [])
         if over and moments:

@@ -69,10 +69,10 @@ class RecordedLaunch:
 class Binary:
     """The compiled code of a kernel, and the resources of one of its thread blocks.
 
-    - `shared`: bytes of shared memory per block (Triton's `metadata.shared`, without the 1,024 bytes that the driver
+    - `shared_bytes`: shared memory per block (Triton's `metadata.shared`, without the 1,024 bytes that the driver
       reserves); `threads`: threads per block.
     - `registers`: registers per thread; on AMD's chips vector registers, accumulators among them.
-    - `spill_stores`, `spill_loads`, `stack`: bytes per thread; 0 if nothing is spilled.
+    - `spill_store_bytes`, `spill_load_bytes`, `stack_bytes`: per thread; 0 if nothing is spilled.
     - `assembly`: PTX, or the assembly of AMD's instruction set; `object_code`: a cubin, or an hsaco.
     - `launches`: the launches that run this code.
     """
@@ -80,11 +80,11 @@ class Binary:
     kernel: str
     arch: int | str
     threads: int
-    shared: int
+    shared_bytes: int
     registers: int
-    spill_stores: int
-    spill_loads: int
-    stack: int
+    spill_store_bytes: int
+    spill_load_bytes: int
+    stack_bytes: int
     launches: tuple[RecordedLaunch, ...]
     signature: Mapping[str, str]
     assembly: str = field(repr=False)
@@ -95,7 +95,7 @@ class Binary:
     @property
     def spills(self) -> bool:
         """Whether registers are spilled to local memory."""
-        return bool(self.stack or self.spill_stores or self.spill_loads)
+        return bool(self.stack_bytes or self.spill_store_bytes or self.spill_load_bytes)
 
     @property
     def unwritten_registers(self) -> Mapping[str, str]:
@@ -379,11 +379,11 @@ def _binary(compiled: _CompiledBinary, arch: int | str, made: tuple[RecordedLaun
         kernel=compiled.name,
         arch=arch,
         threads=handle.metadata.num_warps * handle.metadata.warp_size,
-        shared=handle.metadata.shared,
+        shared_bytes=handle.metadata.shared,
         registers=registers,
-        spill_stores=stores,
-        spill_loads=loads,
-        stack=stack,
+        spill_store_bytes=stores,
+        spill_load_bytes=loads,
+        stack_bytes=stack,
         launches=made,
         signature=compiled.signature,
         assembly=assembly,

@@ -52,5 +52,5 @@ def test_it_compiles(name: str) -> None:
     tiled = set(tile_bounds(made.diagram).values())
     codes = made.binaries({size: 48 if size in tiled else 8 for size in symbols_of(made.source)})
     assert {code.arch for code in codes} == {HOPPER}
-    assert all(code.shared <= 227 * 1024 for code in codes)
+    assert all(code.shared_bytes <= 227 * 1024 for code in codes)
     assert not any(code.unwritten_registers for code in codes)

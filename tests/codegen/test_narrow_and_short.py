@@ -112,7 +112,7 @@ class TestCompiled:
         kernel = compiled_of(form, of_heads, {"g_q": 64, "g_v": columns, "s_x": 16}, stages=stages)
         sizes = {"q": 256, "x": 512, "d": 128, "v": 128, "h": 8}
         (code,), (launch,) = kernel.binaries(sizes), kernel.launches(sizes)
-        assert 0 <= code.shared - shared_of_launch(read_code(kernel.text), launch, 9).bytes < 1024
+        assert 0 <= code.shared_bytes - shared_of_launch(read_code(kernel.text), launch, 9).bytes < 1024
 
     def test_products_of_8_bits_sum_32_at_least(self) -> None:
         form = group.find(scores.diagram, ["q", "x"])
@@ -125,7 +125,7 @@ class TestCompiled:
         tiles = {"g_n": 1, "g_y": 128, "g_o": 128, "s_c": 16}
         kernel = compiled_of(windows("c"), cd.library.get("conv1d"), tiles, stages=3, warps=8)
         (code,) = kernel.binaries({"n": 2, "x": 514, "y": 512, "c": 64, "k": 3, "o": 128})
-        assert code.shared < MOST / 2 and not code.spills
+        assert code.shared_bytes < MOST / 2 and not code.spills
 
     def test_8_bits_take_half_of_what_they_sum_from_a_short_axis(self) -> None:
         tiles = {"g_n": 1, "g_y": 64, "g_o": 32, "s_c": 16}
@@ -142,7 +142,7 @@ class TestCompiled:
         form = group.find(fold_search.find(program.diagram, "x").diagram, ["q", "v"])
         kernel = compiled_of(form, program, {"g_q": 64, "g_v": 32, "s_x": 64}, dtype)
         (code,) = kernel.binaries({"q": 203, "x": 331, "d": 64, "m": 48, "v": 80})
-        assert code.shared < MOST and not code.spills
+        assert code.shared_bytes < MOST and not code.spills
 
     def test_the_first_choice_is_one_that_can_be_run(self) -> None:
         operator, sizes = cd.library.get("latent_attention"), {"q": 19, "h": 5, "c": 80, "r": 16, "x": 331}
@@ -152,8 +152,8 @@ class TestCompiled:
         assert (kernel.options["num_warps"], kernel.options["num_stages"]) == (plan.warps, plan.stages)
         assert plan.module is not None
         codes = binaries(plan.module, sizes)
-        assert all(code.shared < MOST and not code.spills for code in codes)
-        assert abs(max(code.shared for code in codes) - plan.shared_memory_bytes) <= 1024
+        assert all(code.shared_bytes < MOST and not code.spills for code in codes)
+        assert abs(max(code.shared_bytes for code in codes) - plan.shared_memory_bytes) <= 1024
 
 
 @pytest.mark.usefixtures("interpreting")

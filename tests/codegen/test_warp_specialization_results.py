@@ -297,4 +297,4 @@ def test_it_compiles_for_hopper_without_a_gpu(case: Any, tmp_path: Any, monkeypa
     sizes = {"q": 1024, "x": 1024, "d": 64, "v": 64, "h": 8}
     (code,) = binaries(made, sizes)
     assert code.kernel in made.specialized and not code.spills
-    assert abs(code.shared - shared_of_launch(made.code, code.launches[0]).bytes) <= 1024
+    assert abs(code.shared_bytes - shared_of_launch(made.code, code.launches[0]).bytes) <= 1024

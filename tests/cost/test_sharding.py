@@ -216,8 +216,8 @@ def test_a_hierarchy_says_whether_it_fits_and_hides() -> None:
     )
     sizes = {"q": 1 << 20, "x": 1 << 20, "d": 128, "P": 8}
     found = ring_attention("bf16").on(node, "node", "device", sizes, flops_per_s=989e12)
-    assert found.fits and found.overlaps and found.received == 4 * 128 * (1 << 20) * 7 // 8
-    assert found.seconds == pytest.approx(found.received / 450e9) and found.compute_seconds is not None
+    assert found.fits and found.overlaps and found.received_bytes == 4 * 128 * (1 << 20) * 7 // 8
+    assert found.seconds == pytest.approx(found.received_bytes / 450e9) and found.compute_seconds is not None
     short = ring_attention("bf16").on(node, "node", "device", {**sizes, "q": 8192, "x": 8192}, flops_per_s=989e12)
     assert short.overlaps is False  # 1024 queries a device, of 989/0.45 = 2198 that are needed
     for wrong, words in (({**sizes, "P": 4}, "as many"), ({"P": 8}, "no size was given")):

@@ -16,4 +16,4 @@ def test_kernels_of_the_backward_pass_store_no_mask_and_compile_without_spills()
     pytest.importorskip("triton")
     plan = example.plans().backward
     assert [name for name, _ in plan.saved] == ["einsum [h q]"] and not plan.unproved
-    assert [binary.spill_stores for binary in plan.compile().binaries(example.SIZES)] == [0, 0]
+    assert [binary.spill_store_bytes for binary in plan.compile().binaries(example.SIZES)] == [0, 0]

@@ -37,7 +37,7 @@ def test_rounds_are_interleaved_after_all_are_warm() -> None:
     calls = {"a": lambda k: None, "b": lambda k: None}
     found, failed = interleaved(calls, clock, rounds=3)
     assert clock.calls == [0, 0, 0, 1, 1, 1, 0, 1, 0, 1, 0, 1]
-    assert (found["a"].median, found["b"].median, failed) == (1.0, 2.0, {})
+    assert (found["a"].median_ms, found["b"].median_ms, failed) == (1.0, 2.0, {})
 
 
 def test_what_raises_while_it_is_timed_is_told_and_the_others_go_on() -> None:

@@ -164,7 +164,7 @@ def test_a_chip_of_amd_takes_the_shared_memory_that_is_said(name: str, tmp_path:
     found = program.plan("MI300X", sizes)
     for kernel in found.kernels:
         assert kernel.module is not None
-        taken = max(code.shared for code in binaries(kernel.module, kernel.sizes, arch="gfx942"))
+        taken = max(code.shared_bytes for code in binaries(kernel.module, kernel.sizes, arch="gfx942"))
         assert kernel.shared_memory_bytes == taken
 
 
@@ -416,7 +416,7 @@ class TestCompiled:
     def test_shared_memory_is_what_the_plan_said(self, flash: cd.Program) -> None:
         plan = flash.plan("H200", SIZES, tiles={"g_q": 64, "s_x": 128}, stages=2)
         (binary,) = plan.compile().binaries(SIZES)
-        assert abs(binary.shared - plan.shared_memory_bytes) <= 1024
+        assert abs(binary.shared_bytes - plan.shared_memory_bytes) <= 1024
         assert binary.threads == plan.threads
         assert not binary.spills
         assert binary.launches[0].programs == plan.groups

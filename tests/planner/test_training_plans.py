@@ -39,11 +39,11 @@ def test_kernels_that_add_in_runs_take_the_shared_memory_that_is_said(name: str,
     sizes = {"t": 8192, "d": width}
     backward = training_plans(cd.library.get(name).diagram, cd.hardware.H200, sizes, "bf16", wrt).backward
     (kernel,), compiled = backward.kernels, binaries(backward.written(), sizes)
-    assert max(binary.shared for binary in compiled) == kernel.shared_memory_bytes
+    assert max(binary.shared_bytes for binary in compiled) == kernel.shared_memory_bytes
     assert kernel.stages > 2 and not any(binary.spills for binary in compiled)
     assert kernel.diagram is not None and kernel.types is not None
     alone = write(kernel.diagram, kernel.tiles, kernel.types, 1, kernel.warps, False, cd.hardware.H200, sizes)
-    shared = max(binary.shared for binary in binaries(alone.module, sizes))
+    shared = max(binary.shared_bytes for binary in binaries(alone.module, sizes))
     assert alone.largest.shared.bytes == shared == 4096
 
 

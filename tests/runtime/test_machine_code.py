@@ -49,7 +49,7 @@ def test_code_is_specialised_as_by_the_launch() -> None:
     assert binary.threads == 128
     assert 0 < binary.registers <= 255
     assert not binary.spills
-    assert binary.shared > 0
+    assert binary.shared_bytes > 0
     assert binary.assembly.count(".target sm_90") and binary.object_code.startswith(b"\x7fELF")
 
 
@@ -97,7 +97,7 @@ def test_only_hopper_gets_warp_specialized_kernels() -> None:
 def test_spills_are_counted() -> None:
     body = TEXT.replace("num_stages=num_stages,", "num_stages=num_stages, maxnreg=24,")
     (binary,) = binaries(replace(MODULE, text=body), SIZES, tiles={"g_q": 128, "s_x": 128})
-    assert binary.spills and binary.spill_stores > 0 and binary.spill_loads > 0
+    assert binary.spills and binary.spill_store_bytes > 0 and binary.spill_load_bytes > 0
     assert binary.registers <= 32
 
 
@@ -180,14 +180,14 @@ def test_a_matrix_whose_columns_are_two_axes_is_compiled() -> None:
     near = cd.algorithm("q d, x y d -> q x y", name="near")(lambda A, B: cd.exp(cd.einsum("q d, x y d -> q x y", A, B)))
     made = compiled_of(near.group("q x y").diagram, near, {"g_q": 64, "g_x": 64, "g_y": 2}, warps=4, stages=3)
     (code,) = made.binaries({"q": 256, "x": 64, "y": 64, "d": 64})
-    assert code.shared < 227 * 1024
+    assert code.shared_bytes < 227 * 1024
 
 
 def test_rows_of_one_query_are_not_filled_up() -> None:
     rows = cd.algorithm("h q d, x d -> h q x", name="rows")(lambda A, B: cd.exp(cd.einsum("h q d, x d -> h q x", A, B)))
     made = compiled_of(rows.group("x").diagram, rows, {"g_x": 64}, warps=4)
     (code,) = made.binaries({"h": 128, "q": 1, "x": 4096, "d": 256})
-    assert code.shared < 227 * 1024 and not code.spills
+    assert code.shared_bytes < 227 * 1024 and not code.spills
 
 
 def test_an_input_may_be_called_as_an_axis_is() -> None:
@@ -203,4 +203,4 @@ def test_where_blocks_cannot_be_copied_twelve_warps_become_a_power_of_two(column
     plain = replace(made, text=made.text.replace("specialized=True", "specialized=False"))
     (code,) = binaries(plain, {"b": 1, "h": 2, "q": 1000, "x": 900, "d": columns}, stages=3 if columns < 128 else 1)
     assert code.kernel in made.kernels and code.threads == 32 * warps
-    assert code.shared <= 232448
+    assert code.shared_bytes <= 232448

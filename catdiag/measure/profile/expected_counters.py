@@ -322,11 +322,11 @@ def _compiled(
     found = {}
     for made in binaries(code, sizes, **how):
         found[made.kernel] = {
-            "shared": made.shared,
+            "shared": made.shared_bytes,
             "registers": made.registers,
-            "stack": made.stack,
-            "spill_stores": made.spill_stores,
-            "spill_loads": made.spill_loads,
+            "stack": made.stack_bytes,
+            "spill_stores": made.spill_store_bytes,
+            "spill_loads": made.spill_load_bytes,
         }
     return found
 
