@@ -353,8 +353,7 @@ class Finder(Checker):
         return child
 
     def discharge(self, ctx: Context, owed: Obligation, proof: Json, demands: Sequence[Obligation] = ()) -> bool:
-        """Tries to prove the obligation, then to identify it with one of the demands. Raises OpenGoal where neither is
-        found in brief, and cases of the goal were left out."""
+        """Tries to prove the obligation, then to identify it with a demand. Raises OpenGoal if cases are left."""
         record = _record(proof)
         inner = owed.context(ctx)
         # Cheap attempts come first: mostly both programs have the same obligations, whatever their cases are.
