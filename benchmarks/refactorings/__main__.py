@@ -23,7 +23,7 @@ from catdiag.util.errors import CatdiagError
 
 PAGE = Path("docs/results/refactorings.md")
 ALL_SIZES, EXAMPLE, DIFFERENT, OPEN = "proved", "at the example's sizes", "refuted", "undecided"
-EQUAL = "at equal lengths"
+EQUAL, SOME = "at equal lengths", "at some sizes"
 _LIMIT = 60
 """Seconds for a pair."""
 
@@ -42,6 +42,8 @@ def verdict(pair: Refactoring, other: Function) -> str:
         return theorem.verdict
     if any("the sizes of the example only" in note for note in notes):
         return EXAMPLE
+    if any("sizes of the example that numbers are made of" in note for note in notes):
+        return SOME
     return EQUAL if any("equal in the example are equal" in note for note in notes) else ALL_SIZES
 
 
@@ -74,8 +76,9 @@ def page(known: Mapping[str, str], wanted: Sequence[str]) -> str:
         "Made by `python -m benchmarks.refactorings`; the pairs are in `benchmarks/refactorings/`. Each is a function,",
         "one that is equal and one that a reader could take for equal, compared as in",
         "[Import from PyTorch](../how-to/import_from_pytorch.md). *Proved* is for all sizes and all real numbers,",
-        "*at equal lengths* for all sizes of which those are equal that are equal in the example, *refuted* by numbers",
-        "on which both differ. Seconds are of this process, for both.",
+        "*at equal lengths* for all sizes of which those are equal that are equal in the example, *at some sizes* for",
+        "all but those that numbers are made of, *refuted* by numbers on which both differ. Seconds are of this",
+        "process, for both.",
         "",
         f"{len(ALL)} equal pairs: {said[0]}. {len(ALL)} near misses: {said[1]}.",
         "",

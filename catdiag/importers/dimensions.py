@@ -147,11 +147,11 @@ def extent_of(extent: Extent) -> Extent:
 
 @dataclass
 class Factors:
-    """All factors of a program that is being imported. With `all_fixed`, sizes are the numbers of the example; with
-    `all_alike`, those that are equal in the example are equal."""
+    """All factors of a program that is being imported. With `fixed`, sizes are the numbers of the example, or those are
+    that are such a length there; with `all_alike`, those that are equal in the example are equal."""
 
     made: list[AxisFactor] = field(default_factory=list)
-    all_fixed: bool = False
+    fixed: bool | frozenset[int] = False
     all_alike: bool = False
     by_length: dict[int, Extent] = field(default_factory=dict)
     """What dimensions of a length have in common, where all of one length are alike."""
@@ -168,9 +168,13 @@ class Factors:
             fixed = fixed or extent is None
         if self.all_alike and extent is None and not fixed and length > 1:
             extent = self.by_length.setdefault(int(length), Extent(int(length)))
-        factor = AxisFactor(extent or Extent(int(length), fixed or self.all_fixed), hint)
+        factor = AxisFactor(extent or Extent(int(length), fixed or self.is_fixed(length)), hint)
         self.made.append(factor)
         return factor
+
+    def is_fixed(self, length: int) -> bool:
+        """Whether a size that is this length in the example is this number."""
+        return self.fixed if isinstance(self.fixed, bool) else length in self.fixed
 
     def dimension(self, length: int, hint: str = "") -> Dimension:
         """A new dimension: one factor, or none for length 1."""

@@ -103,7 +103,7 @@ def from_torch_pair(
     read_roots: bool = True,
     read_least: bool = False,
     read_masks: bool = False,
-    fix_sizes: bool = False,
+    fix_sizes: bool | frozenset[int] = False,
     equal_sizes: bool = False,
 ) -> tuple[Imported, Imported]:
     """Two modules or functions as programs with the same inputs and outputs, so that they can be compared.
@@ -116,8 +116,8 @@ def from_torch_pair(
     lengths of what is read at some position, as that of experts in a loop over them. With `read_least`, the least
     number of a floating-point type, as masks have it, is read as minus infinity: that differs where a row is masked
     whole. With `read_masks`, numbers that are passed in are read as truth values where the example has only 0 and 1.
-    With `fix_sizes`, all sizes are the numbers of the example; with `equal_sizes`, those that are equal there are equal
-    at all. Raises NotImported where one has no meaning here,
+    With `fix_sizes`, all sizes are the numbers of the example, or those that are such a length there; with
+    `equal_sizes`, those that are equal there are equal at all. Raises NotImported where one has no meaning here,
     or results differ in number or shape.
     """
     torch = imported_torch()
@@ -127,7 +127,7 @@ def from_torch_pair(
     ways["read_parts"] = True
     programs = [exported_graph(m, torch, example, kwargs or {}, None, _KNOWN) for m in (first, second)]
     ways["ignores_targets"] = any(map(marks_ignored, programs))
-    mine = ProgramBuilder(title_of_module(first, torch), Factors(all_fixed=fix_sizes, all_alike=equal_sizes), **ways)
+    mine = ProgramBuilder(title_of_module(first, torch), Factors(fixed=fix_sizes, all_alike=equal_sizes), **ways)
     one = _ExportReader(mine, programs[0])
     one.call = first, example, kwargs or {}
     one.read()

@@ -139,7 +139,7 @@ class SymbolicLengths:
         """The extent of a symbol."""
         found = self._known.get(name)
         if found is None:
-            found = self._known[name] = Extent(length, fixed=self.factors.all_fixed, traced=True)
+            found = self._known[name] = Extent(length, fixed=self.factors.is_fixed(length), traced=True)
         return found
 
     def length(self, text: str, value: int, compute: Callable[[], SizeSum | int]) -> TracedLength:

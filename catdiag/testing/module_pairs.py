@@ -23,6 +23,8 @@ from typing import Any
 import numpy as np
 
 from catdiag.category.diagram import Diagram, of_graph
+from catdiag.category.ops import SizeOf
+from catdiag.category.traversal import all_diagrams
 from catdiag.category.types import ArrayType, Axis, size_symbols
 from catdiag.execute.interpreter import run
 from catdiag.importers.torch_buffers import FromParameters, unmatched
@@ -59,7 +61,8 @@ class ModulePair:
     """The same modules read in other ways: `plain`, with no number read as a function of a size, and the lengths of
     what is read at a position; `masked`, with the least number of a type read as minus infinity, and softplus without a
     threshold; `alike`, with one size for all lengths that are equal in the example; `truth values`, with what holds
-    only 0 and 1 in the example read as such; `fixed`, at the sizes of the example; and several of these."""
+    only 0 and 1 in the example read as such; `fixed`, at the sizes of the example; `numbers fixed`, at those of them
+    that numbers are made of; and several of these."""
 
     @staticmethod
     def imported(
@@ -85,6 +88,7 @@ class ModulePair:
             "masked": partial(again, read_least=True), "plain": partial(again, **plain),
             "truth values": partial(again, read_masks=True),
             "masked truth values": partial(again, read_masks=True, read_least=True),
+            "numbers fixed": partial(again, fix_sizes=_lengths_of_numbers(programs, sizes)),
             "masked fixed": partial(again, read_least=True, fix_sizes=True),
             "fixed": partial(again, fix_sizes=True), "fixed plain": partial(again, fix_sizes=True, **plain),
         }  # fmt: skip
@@ -112,6 +116,13 @@ class ModulePair:
         """The sizes of the example, in words."""
         found = {name for d in (self.first, self.second) for name in _symbols(d)}
         return ", ".join(f"{name} == {n}" for name, n in self.sizes.items() if name in found)
+
+    @property
+    def numbers_at_the_example(self) -> str:
+        """The sizes of the example that numbers are made of, in words."""
+        lengths = _lengths_of_numbers((self.first, self.second), self.sizes)
+        found = {name for d in (self.first, self.second) for name in _symbols(d)}
+        return ", ".join(f"{name} == {n}" for name, n in self.sizes.items() if name in found and n in lengths)
 
     def agree(self) -> bool:
         """Whether both give the same numbers in float64 on the arrays of the example."""
@@ -166,6 +177,13 @@ def _axes(types: Iterable[ArrayType]) -> dict[str, Axis]:
 
 def _symbols(diagram: Diagram) -> set[str]:
     return {name for ty in (*diagram.dom, *diagram.cod) for axis in ty.axes for name in size_symbols(axis.size)}
+
+
+def _lengths_of_numbers(programs: Iterable[Diagram], sizes: Mapping[str, int]) -> frozenset[int]:
+    """The lengths in the example of the sizes that programs compute with, as √d of attention."""
+    nodes = (node for d in programs for part in all_diagrams(d) for node in part.graph.nodes)
+    found = {name for node in nodes if isinstance(node.box.op, SizeOf) for name in size_symbols(node.box.op.size)}
+    return frozenset(sizes[name] for name in found if name in sizes)
 
 
 def prove_modules(pair: ModulePair, prove: Proving, assume: Sequence[str] = ()) -> tuple[Theorem, tuple[str, ...]]:
@@ -284,7 +302,7 @@ def _proved(pair: ModulePair, prove: Proving, assume: Sequence[str]) -> _Found:
         except Undecided:
             continue
         else:
-            runs = weaker.runs if "alike" in way else pair.runs
+            runs = weaker.runs if way == "numbers fixed" or "alike" in way else pair.runs
             return theorem, (*weaker.notes, note), "masked" in way or "truth" in way, runs
     if genuine:
         raise failure
@@ -297,7 +315,7 @@ def _proved(pair: ModulePair, prove: Proving, assume: Sequence[str]) -> _Found:
 
 def _weaker(pair: ModulePair) -> Iterator[tuple[str, ModulePair, str]]:
     """Claims that say less, by the way that they are read, and how it is said."""
-    only = f"{_ONLY}, {pair.at_the_example}"
+    only, numbers = f"{_ONLY}, {pair.at_the_example}", pair.numbers_at_the_example
     said = {
         "masked": "it is not about rows that are masked whole, scores that low, or softplus above its threshold",
         "truth values": _MASKS,
@@ -305,6 +323,7 @@ def _weaker(pair: ModulePair) -> Iterator[tuple[str, ModulePair, str]]:
         "plain": "numbers are taken as they are, and lengths of what is read at some position: else it was not proved",
         "alike": _ALIKE,
         "masked alike": f"{_ALIKE}, without rows that are masked whole, or scores that low",
+        "numbers fixed": f"proved where {numbers}, sizes of the example that numbers are made of",
         "fixed": only,
         "masked fixed": f"{only}, without rows that are masked whole, or scores that low",
         "fixed plain": f"{only}, with numbers as they are",
@@ -312,13 +331,13 @@ def _weaker(pair: ModulePair) -> Iterator[tuple[str, ModulePair, str]]:
     notes = {pair.notes}
     several = len(set(pair.sizes.values())) < len(pair.sizes)
     for way, note in said.items():
-        if "alike" in way and not several:
+        if ("alike" in way and not several) or (way == "numbers fixed" and not numbers):
             continue
         try:
             weaker = pair.others[way]()
         except CatdiagError:
             # What is read otherwise may have no meaning: minus infinity is divided by nothing.
             continue
-        if weaker.notes not in notes or way in ("fixed", "alike"):
+        if weaker.notes not in notes or way in ("fixed", "numbers fixed", "alike"):
             notes.add(weaker.notes)
             yield way, weaker, note

@@ -99,6 +99,21 @@ def test_a_difference_of_little_more_than_single_precision_rounds_is_seen() -> N
     assert verdict(lambda x, w: standardized(x, w, 1e-5), in_a_batch, *arrays) == "refuted"
 
 
+def test_only_sizes_that_numbers_are_made_of_are_fixed() -> None:
+    """√4 of a width that is not summed over: the theorem is for all lengths, and this width."""
+
+    def absorbed(x: Any, c: Any, queries: Any, keys: Any) -> Any:
+        q = torch.einsum("btd,de,re->btr", x, queries, keys)
+        return (torch.einsum("btr,bsr->bts", q, c) / math.sqrt(keys.shape[-1])).softmax(-1) @ c
+
+    def whole(x: Any, c: Any, queries: Any, keys: Any) -> Any:
+        return attend(torch.einsum("btd,de->bte", x, queries), torch.einsum("bsr,re->bse", c, keys), c)
+
+    example = real(2, 5, 6), real(2, 7, 3), real(6, 4), real(3, 4)
+    _, notes = prove_modules(ModulePair.imported(whole, absorbed, example), prove)
+    assert notes[-1] == "proved where e == 4, sizes of the example that numbers are made of"
+
+
 def state(x: Any, late: bool = False) -> Any:
     h, found = torch.zeros(3), []
     for t in range(4):
