@@ -31,7 +31,7 @@ from catdiag.category.diagram import Diagram, Graph, diagram_of
 from catdiag.category.ops import Box
 from catdiag.category.types import Axis, Ty
 from catdiag.util.display import AsProgram
-from catdiag.util.errors import NotDifferentiable, require
+from catdiag.util.errors import NotDifferentiable, TypeMismatch, require
 
 if TYPE_CHECKING:
     from catdiag.bounds.lower_bound import LowerBound
@@ -95,7 +95,7 @@ class Program(AsProgram):
 
     @property
     def source(self) -> Program:
-        """The program that was written, of no steps."""
+        """The program that was written, of no steps. `code("algorithm")` is its text as an `@cd.algorithm`."""
         return Program(self._source, self.derivation.ask) if self.steps else self
 
     @property
@@ -671,6 +671,9 @@ class Program(AsProgram):
 
     def __call__(self, *arrays: Any) -> Any:
         """`run` with whole axes; inside an algorithm, one named box."""
+        if self.names and not arrays:
+            expected = f"expected {len(self.names)} ({', '.join(self.names)})"
+            raise TypeMismatch(f"no arrays were given: {expected}. The text of the program is code('algorithm')")
         return self.run(*arrays)
 
     def code(

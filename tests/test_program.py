@@ -172,3 +172,14 @@ def test_the_library_is_programs_and_its_definitions_are_diagrams() -> None:
     assert "attention" in cd.library.names() and "softmax" in cd.library.describe("attention")
     with pytest.raises(AttributeError, match="no diagram 'attentoin': did you mean 'attention'"):
         _ = cd.library.attentoin
+
+
+def test_a_program_that_is_called_without_arrays_says_where_its_text_is() -> None:
+    """As one who looks for the source that was imported would call it."""
+    total = cd.algorithm("q x -> q", name="total")(lambda a: cd.sum(a, "x"))
+    with pytest.raises(
+        cd.errors.TypeMismatch, match=r"expected 1 \(a\)\. The text of the program is code\('algorithm'\)"
+    ):
+        total.source()
+    assert "def total(a):" in total.source.code("algorithm")
+    assert cd.algorithm("-> x=3", name="none")(lambda: cd.index("x=3") * 1.0)().tolist() == [0, 1, 2]

@@ -31,6 +31,7 @@ from fractions import Fraction
 from catdiag.category import ops
 from catdiag.category.diagram import Diagram, Node
 from catdiag.category.index_maps import Cond, Expr, Reindex, View, leaves
+from catdiag.category.integer_polynomial import IntPolynomial
 from catdiag.category.ops import op_row
 from catdiag.category.scalars import Apply, Cast, signature
 from catdiag.category.types import ArrayType, Axis, Size
@@ -241,7 +242,8 @@ class _SourceWriter:
         inside = {e: box.dom[0].axis(n) for n, e in at}
         for kind, left, right in where:
             own = inside.get(right) if kind == "le" else inside.get(left)
-            if own is None or (left != 0 if kind == "le" else right != own.size):
+            wanted = own and IntPolynomial.of(0 if kind == "le" else own.size)
+            if wanted is None or IntPolynomial.of(left if kind == "le" else right) != wanted:  # type: ignore[arg-type]
                 raise TypeMismatch(f"{box.name} reads under a condition: no function of catdiag writes that", box.line)
 
     def _position(self, e: Expr, made: Sequence[Axis], operands: Sequence[PythonExpression]) -> PythonExpression:

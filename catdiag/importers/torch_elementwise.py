@@ -128,6 +128,7 @@ BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "logical_xor": lambda a, b: (a & ~b) | (b & ~a),
     "bitwise_xor": lambda a, b: (a & ~b) | (b & ~a),
     "__xor__": lambda a, b: (a & ~b) | (b & ~a),
+    "copysign": lambda a, b: elementwise.where(b < 0, -elementwise.abs(a), elementwise.abs(a)),
     "hypot": lambda a, b: elementwise.sqrt(a * a + b * b),
     "logaddexp": lambda a, b: elementwise.log(elementwise.exp(a) + elementwise.exp(b)),
     # Chosen by a == 0 alone, the product would lose its derivative there, which is log b.

@@ -57,7 +57,8 @@ _SCALARS: dict[str, Callable[..., Any]] = {
 }  # fmt: skip
 _ARITHMETIC = {
     "add", "sub", "rsub", "mul", "neg", "abs", "square", "pow", "floor_divide", "remainder", "sum", "cumsum", "prod",
-    "matmul", "mm", "bmm", "mv", "dot", "linear", "einsum", "addmm", "baddbmm", "addmv", "outer", "scatter_add", "diff",
+    "matmul", "mm", "bmm", "mv", "dot", "linear", "einsum", "addmm", "baddbmm", "addbmm", "addmv", "outer",
+    "scatter_add", "diff",
 }  # fmt: skip
 _KNOWN = {*RULES, *_ASSERTIONS, *_SCALARS, "getitem", "sym_size", "size"}
 """Operations that are read as they are."""

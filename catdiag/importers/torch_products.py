@@ -54,15 +54,18 @@ def _plus(b: ProgramBuilder, made: ArrayValue, bias: ArrayValue | None) -> Array
     return made if bias is None else b.pointwise([made, bias], lambda a, c: a + c)
 
 
-@rule("addmm", "baddbmm", "addmv")
+@rule("addmm", "baddbmm", "addbmm", "addmv")
 def _addmm(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
-    names = {"addmm": ("mat1", "mat2"), "baddbmm": ("batch1", "batch2"), "addmv": ("mat", "vec")}
-    left, right = (call[n] for n in names[call.name])
+    names = {"addmm": ("mat1", "mat2"), "addmv": ("mat", "vec")}
+    left, right = (call[n] for n in names.get(call.name, ("batch1", "batch2")))
     alpha, beta = call.get("alpha", 1), call.get("beta", 1)
     if call.element == "int" and (alpha % 1 or beta % 1):
         raise Unsupported(f"{call.name} of integers with a part of one")
     columns = "n" * (call.name != "addmv")
-    made = _product(b, left, right, "mk", "k" + columns, "m" + columns)
+    if call.name == "addbmm":
+        made = b.einsum([left, right], ["bmk", "bkn"], "mn")
+    else:
+        made = _product(b, left, right, "mk", "k" + columns, "m" + columns)
     factor = recognized_number(b, made, alpha)
     scaled = made if alpha == 1 else b.pointwise([made, factor], lambda a, n: a * n)
     return b.pointwise([call["self"], scaled], lambda c, a: (c if beta == 1 else c * beta) + a)

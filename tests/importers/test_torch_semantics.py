@@ -68,6 +68,7 @@ SAME: list[tuple[str, Callable[..., Any], tuple[Any, ...]]] = [
     ("gather of fewer rows", lambda a, i: a.gather(1, i), (real(3, 4), integers(4, 2, 5))),
     ("gather of one row", lambda a, i: a.gather(1, i), (real(3, 4), integers(4, 1, 2))),
     ("the largest", lambda a: a.topk(1), (real(3, 4),)),
+    ("addbmm", torch.addbmm, (real(2, 5), real(3, 2, 4), real(3, 4, 5))),
     ("addmv", torch.addmv, (real(2), real(2, 3), real(3))),
     ("cross_entropy of one target", lambda a, t: F.cross_entropy(a, t.expand(4)), (real(4, 3), integers(3, 1))),
     ("an argument given twice", lambda a, c: a - 2 * c, (REALS, REALS)),
