@@ -106,11 +106,14 @@ class Facts:
     ones that a text names to import them later; `private` the private names that it imports; `classes` those that it
     defines; `functions` the name, the line, the lines without docstring and the number of parameters of each function;
     `told_apart` the functions that ask whether one box is of this operation or of that, both without bodies;
-    `operators` the words for operators of the library that its code says.
+    `operators` the words for operators of the library that its code says; `code` the number and the text of each line
+    but those of imports, docstrings, comments, signatures and brackets alone.
     """
 
     def __init__(self, module: str) -> None:
-        tree = ast.parse(SOURCES[module].read_text(encoding="utf-8"))
+        source = SOURCES[module].read_text(encoding="utf-8")
+        tree = ast.parse(source)
+        passed = set[int]()
         self.imports: list[tuple[str, int]] = []
         self.named: list[tuple[str, int]] = []
         self.private: list[tuple[str, int]] = []
@@ -121,6 +124,9 @@ class Facts:
         # Prose may say what was measured and by whom it was written.
         prose = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
         for node in ast.walk(tree):
+            text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+            if isinstance(node, ast.Import | ast.ImportFrom) or text:
+                passed |= set(range(node.lineno, node.end_lineno + 1))
             if isinstance(node, ast.Import):
                 self.imports += [(alias.name, node.lineno) for alias in node.names]
             elif isinstance(node, ast.ImportFrom):
@@ -135,6 +141,7 @@ class Facts:
             elif isinstance(node, ast.FunctionDef):
                 given = node.args.posonlyargs + node.args.args + node.args.kwonlyargs
                 self.functions.append((node.name, node.lineno, body_lines(node), len(given)))
+                passed |= set(range(node.lineno, node.body[0].lineno))
                 if any(len(kinds) > 1 for kinds in classes_told_apart(node).values()):
                     self.told_apart.append((node.name, node.lineno))
             texts = [getattr(node, field) for field in texts_of(type(node))]
@@ -144,6 +151,8 @@ class Facts:
                 if isinstance(text, str) and (found := operator_in(text, module in SOFTMAX)):
                     self.operators.append((found, getattr(node, "lineno", 0)))
         self.named += [(name, line) for name, line in self.imports if inside(name)]
+        lines = [(n, text.strip()) for n, text in enumerate(source.splitlines(), 1) if n not in passed]
+        self.code = [(n, text) for n, text in lines if text.strip("()[]{},") and not text.startswith("#")]
 
 
 facts = functools.cache(Facts)
@@ -274,6 +283,16 @@ def test_operations_are_told_apart_by_tables() -> None:
     }
     assert found.keys() <= TELLS_APART.keys(), {found[name] for name in found.keys() - TELLS_APART.keys()}
     assert TELLS_APART.keys() <= found.keys(), f"no exception any more: {TELLS_APART.keys() - found.keys()}"
+
+
+def test_no_six_lines_of_code_stand_in_two_places() -> None:
+    places: dict[tuple[str, ...], str] = {}
+    for module in SOURCES:
+        code = facts(module).code
+        for at in range(len(code) - 5):
+            here = f"{module}:{code[at][0]}"
+            first = places.setdefault(tuple(text for _, text in code[at : at + 6]), here)
+            assert first == here, f"what stands at {first} stands at {here} too"
 
 
 ROOT = PACKAGE.parent

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import pytest
 
 import catdiag as cd
 from catdiag.planner.emitted_module import write
+from catdiag.planner.multi_kernel_plan import Plan
 from catdiag.planner.training_plans import training_plans
 from catdiag.runtime.machine_code import binaries
 
@@ -21,23 +23,31 @@ def test_statistics_are_saved_in_fp32_and_arrays_in_the_type_of_results() -> Non
     assert plans.time_s == plans.forward.time_s + plans.backward.time_s
 
 
-@pytest.mark.parametrize(("name", "wrt", "width"), [("rms_norm", [0, 1], 2048), ("layer_norm", [0, 1, 2], 1024)])
-def test_gradients_of_gains_are_added_up_by_the_kernel_that_makes_those_of_rows(
-    name: str, wrt: list[int], width: int
-) -> None:
+@functools.cache
+def backward_of(name: str, inputs: int, width: int) -> Plan:
+    """The plan of the backward pass of a norm, by its first inputs."""
     sizes = {"t": 8192, "d": width}
-    backward = training_plans(cd.library.get(name).diagram, cd.hardware.H200, sizes, "bf16", wrt).backward
+    return training_plans(cd.library.get(name).diagram, cd.hardware.H200, sizes, "bf16", range(inputs)).backward
+
+
+NORMS = [("rms_norm", 2, 2048), ("layer_norm", 3, 1024)]
+
+
+@pytest.mark.parametrize(("name", "inputs", "width"), NORMS)
+def test_gradients_of_gains_are_added_up_by_the_kernel_that_makes_those_of_rows(
+    name: str, inputs: int, width: int
+) -> None:
+    backward = backward_of(name, inputs, width)
     assert len(backward.kernels) == 1
     assert "group t" in str(backward) and not backward.theorem.conditional
     assert "for tile in tl.range(pid * run" in backward.code("triton")
 
 
-@pytest.mark.parametrize(("name", "wrt", "width"), [("rms_norm", [0, 1], 2048), ("layer_norm", [0, 1, 2], 1024)])
-def test_kernels_that_add_in_runs_take_the_shared_memory_that_is_said(name: str, wrt: list[int], width: int) -> None:
+@pytest.mark.parametrize(("name", "inputs", "width"), NORMS)
+def test_kernels_that_add_in_runs_take_the_shared_memory_that_is_said(name: str, inputs: int, width: int) -> None:
     """Buffers of the groups that are loaded ahead, and sums of a run on their way out, which take most with one."""
     pytest.importorskip("triton")
-    sizes = {"t": 8192, "d": width}
-    backward = training_plans(cd.library.get(name).diagram, cd.hardware.H200, sizes, "bf16", wrt).backward
+    sizes, backward = {"t": 8192, "d": width}, backward_of(name, inputs, width)
     (kernel,), compiled = backward.kernels, binaries(backward.written(), sizes)
     assert max(binary.shared_bytes for binary in compiled) == kernel.shared_memory_bytes
     assert kernel.stages > 2 and not any(binary.spills for binary in compiled)
@@ -48,8 +58,7 @@ def test_kernels_that_add_in_runs_take_the_shared_memory_that_is_said(name: str,
 
 
 def test_what_is_added_in_registers_is_not_counted_as_moved_for_each_group() -> None:
-    sizes = {"t": 8192, "d": 2048}
-    backward = training_plans(cd.library.rms_norm.diagram, cd.hardware.H200, sizes, "bf16", [0, 1]).backward
+    backward = backward_of("rms_norm", 2, 2048)
     parts = 4 * 2048 * 2 * cd.hardware.H200.sms  # of two programs of each core, in fp32
     assert backward.kernels[0].save_bytes <= 2 * 8192 * 2048 + parts
 
