@@ -11,6 +11,7 @@ from catdiag.cli.exit_status import DONE, NothingDerived, UsageError
 from catdiag.cli.operator_loading import operator
 from catdiag.cli.option_values import check_sizes, check_writable, integers_of, parse_sizes
 from catdiag.frontend.signature import axis_names
+from catdiag.util.errors import CatdiagError
 from catdiag.util.files import write_whole
 
 if TYPE_CHECKING:
@@ -51,7 +52,6 @@ def _point(request: CounterArgs) -> tuple[Derivation, ProfilePoint]:
     from catdiag.planner.multi_kernel_plan import one_kernel
     from catdiag.planner.partition import plan
     from catdiag.solvers.z3 import borrowed
-    from catdiag.util.errors import CatdiagError
 
     sizes, given, chip = parse_sizes(request.size), parse_sizes(request.tiles), hardware.get(request.on)
     with borrowed() as ask:

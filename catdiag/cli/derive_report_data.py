@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from catdiag.category.diagram import Diagram
 from catdiag.cli.derive_report import PlanOutcome, Report
 from catdiag.cli.option_values import Products
-from catdiag.util.errors import CatdiagError, DoesNotFit, NotFusable
+from catdiag.rewrite.split import runs_in_kernels
+from catdiag.util.errors import CatdiagError, DoesNotFit, NotDistributable, NotFusable
 
 if TYPE_CHECKING:
     from catdiag.chip.hardware import Hardware
@@ -212,7 +213,6 @@ def _searched(
     """The quickest form of a diagram, and the ways to cut it into kernels; None if nothing fits however it is cut, or
     if nothing is to be cut."""
     from catdiag.planner.partition import ranked_forms
-    from catdiag.rewrite.split import runs_in_kernels
 
     if runs_in_kernels(begun.diagram):
         return begun, None
@@ -250,7 +250,6 @@ def _offers(diagram: Diagram, target: DeriveTarget | None, worth: PlanOutcome) -
     from catdiag.planner import kernel_candidates
     from catdiag.planner.derivation_search import PAYS
     from catdiag.rewrite.distribute import CANCELS, expanded
-    from catdiag.util.errors import NotDistributable
 
     if target is None:
         return ()
@@ -286,7 +285,6 @@ def _optimum(io: IO) -> Optimum | str:
 def planned_for(derivation: Derivation, target: DeriveTarget, may_distribute: bool = True) -> PlanOutcome:
     """The plan as one kernel, or the reason why there is none."""
     from catdiag.planner.partition import plan
-    from catdiag.rewrite.split import runs_in_kernels
 
     uncut: dict[str, Any] = {"cuts": 0, "products": target.products, "distribute": may_distribute}
     uncut["deterministic"] = target.deterministic

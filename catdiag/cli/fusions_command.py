@@ -10,6 +10,7 @@ from catdiag.cli.derive_report import type_of
 from catdiag.cli.exit_status import UsageError
 from catdiag.cli.operator_loading import operator
 from catdiag.cli.option_values import count_of, parse_sizes
+from catdiag.rewrite.split import runs_in_kernels
 
 if TYPE_CHECKING:
     from catdiag.cost.sharding import Sharding
@@ -91,7 +92,6 @@ def run_sharding(
     from catdiag.cost.sharding import sharding
     from catdiag.rewrite.derivation import Derivation
     from catdiag.rewrite.group import group as grouped
-    from catdiag.rewrite.split import runs_in_kernels
     from catdiag.rewrite.stream.streaming import stream as streamed
     from catdiag.solvers.z3 import borrowed
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from catdiag.cli.exit_status import shown
+from catdiag.cli.exit_status import UsageError, shown
 
 
 def run_hardware(name: str | None, as_json: bool = False) -> None:
@@ -41,7 +41,6 @@ def run_library(alone: bool = True) -> None:
 
     Raises UsageError if options were given, which need an operator.
     """
-    from catdiag.cli.exit_status import UsageError
     from catdiag.library.diagrams import describe, names
 
     if not alone:

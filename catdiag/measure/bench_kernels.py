@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from catdiag.chip import hardware as chips
+from catdiag.codegen.triton.tile_runs import most_programs
+from catdiag.codegen.triton.triton_module import module
 from catdiag.cost.traffic import io
 from catdiag.measure.bench_case import KernelSource, evaluated
 from catdiag.planner.derivation_search import attempts, memory
@@ -263,9 +265,6 @@ def _choices(
 
 
 def _kernel(made: Any, chosen: Chosen, sizes: Mapping[str, int], dtype: str, hardware: Hardware | str) -> KernelSource:
-    from catdiag.codegen.triton.tile_runs import most_programs
-    from catdiag.codegen.triton.triton_module import module
-
     text = module(
         made.diagram, chosen.tiles, dtype, stages=chosen.stages, warps=chosen.warps, specialized=chosen.specialized,
         l2_bytes=chips.get(hardware).l2_bytes, programs=most_programs(chips.get(hardware).sms),

@@ -31,6 +31,7 @@ from catdiag.planner.cut_search import MOST
 from catdiag.planner.emitted_kernels import CALLED_PLANS, EmittedKernelSearch
 from catdiag.planner.equal_segments import DerivedKernel, NamedKernel
 from catdiag.planner.fit import fit
+from catdiag.planner.fitted_configuration import together
 from catdiag.planner.graph_segments import Span, StageSequence
 from catdiag.planner.kernel_candidates import PlanTarget
 from catdiag.planner.kernel_drafts import NotProvedTogether, cut, proved
@@ -389,8 +390,6 @@ class PartitionSearch(EmittedKernelSearch):
         return bool(left)
 
     def _planned(self, option: tuple[Span, ...], kernels: list[DerivedKernel]) -> Plan:
-        from catdiag.planner.fitted_configuration import together
-
         row, self._taken = self.row, option
         source = row.diagram if self.form is None else self.form.source
         unproved: tuple[str, ...] = ()

@@ -32,6 +32,7 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from catdiag.category.diagram import diagram_of
 from catdiag.category.types import size_symbols
 from catdiag.util.errors import CatdiagError, DoesNotFit
 from catdiag.util.executors import Failed, Progress, each
@@ -206,7 +207,6 @@ def _chip(given: Hardware | str) -> Hardware:
 
 def _subject(operator: Operator) -> _Subject:
     """An operator streamed and grouped, unless it is a derivation already."""
-    from catdiag.category.diagram import diagram_of
     from catdiag.rewrite.derivation import derivation_of
 
     if isinstance(operator, str):

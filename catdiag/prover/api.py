@@ -19,11 +19,14 @@ from catdiag.execute.size_inference import tile_bounds
 from catdiag.kernel.checker import condition
 from catdiag.kernel.definedness import show_condition
 from catdiag.kernel.terms import KernelError, Term
+from catdiag.prover import assumptions
 from catdiag.prover.assumptions import AssumptionError
 from catdiag.prover.certification import Subject, certify, parse_assumption, statement_of
+from catdiag.prover.congruence import Cutter, NotCongruent, has_generators, interpreted
 from catdiag.prover.interface_comparison import require_one_type
 from catdiag.prover.original_programs import OriginalPrograms
 from catdiag.prover.outcomes import Interrupted, Refuted, Theorem, Undecided
+from catdiag.prover.refute.counterexample_search import refute
 from catdiag.solvers.child_process import SolverInterrupted
 from catdiag.solvers.z3 import borrowed
 from catdiag.util.errors import SizeError, TypeMismatch, require
@@ -50,7 +53,6 @@ def certify_equation(
     `through` gives pairs of arrays of the two sides, by their wires in the inlined forms, where it is cut as well.
     Raises `proof_search.OpenGoal` where no proof is found, TypeMismatch for different types.
     """
-    from catdiag.prover.congruence import Cutter, NotCongruent, has_generators
     from catdiag.prover.proof_search import OpenGoal
 
     if not through and not has_generators(f) and not has_generators(g):
@@ -111,8 +113,6 @@ _IMPORTED_ALONE = (
 
 def prove_with(ask: Ask, f: Subject, g: Subject, assume: Sequence[str] = (), limit: float | None = None) -> Theorem:
     """`prove` with a solver that is already running."""
-    from catdiag.prover.congruence import has_generators
-
     f, g = given_sides(f, g, assume)
     title = title_of(f, g)
     if not has_generators(f) and not has_generators(g):
@@ -143,8 +143,6 @@ def refutable(f: Diagram, g: Diagram) -> tuple[Diagram, Diagram] | None:
     Such a box can be any function, so that a counterexample for some functions refutes the equation. None where no
     interpretation is available, for boxes of extended reals.
     """
-    from catdiag.prover.congruence import interpreted
-
     one, two = interpreted(f), interpreted(g)
     return None if one is None or two is None else (one, two)
 
@@ -227,9 +225,7 @@ def decide(
     `through` is another proof, by way of arrays that both sides compute; it comes first where the programs are `large`.
     Where they seem to `differ`, a counterexample is looked for before any proof.
     """
-    from catdiag.prover import assumptions
     from catdiag.prover.proof_search import OpenGoal
-    from catdiag.prover.refute.counterexample_search import refute
     from catdiag.prover.witness_search import is_examined
 
     if statement:

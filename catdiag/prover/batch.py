@@ -28,6 +28,8 @@ from catdiag.prover.certification import Subject
 from catdiag.prover.congruence import has_generators
 from catdiag.prover.original_programs import OriginalPrograms
 from catdiag.prover.outcomes import Interrupted, NotAProof, Refuted, Theorem, Undecided, plain
+from catdiag.prover.refute.counterexample_data import NotACounterexample, as_data, of_data
+from catdiag.prover.refute.validate import replay
 from catdiag.solvers.child_process import checking
 from catdiag.solvers.z3 import Z3
 from catdiag.util.errors import require
@@ -160,9 +162,6 @@ class _Goal:
         return Theorem(checked, certificate, float(seconds) if isinstance(seconds, (int, float)) else 0.0)
 
     def _replayed(self, found: Mapping[str, Any]) -> Refuted:
-        from catdiag.prover.refute.counterexample_data import NotACounterexample, of_data
-        from catdiag.prover.refute.validate import replay
-
         try:
             counterexample = replay(self.statement, of_data(found.get("counterexample")))
         except NotACounterexample as error:
@@ -172,8 +171,6 @@ class _Goal:
 
 def attempt(statement: dict[str, Any], title: str, limit: float | None) -> dict[str, Any]:
     """The outcome of `prove` for a statement, as plain data: the task of a worker."""
-    from catdiag.prover.refute.counterexample_data import as_data
-
     start = time.perf_counter()
     with Z3() as ask:
         try:

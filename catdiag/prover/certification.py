@@ -14,11 +14,13 @@ from catdiag.category.diagram import Diagram, HasDiagram, diagram_of
 from catdiag.category.types import ArrayType, size_symbols
 from catdiag.kernel.checker import Checker
 from catdiag.prover.assumptions import AssumptionError, OfSizes
+from catdiag.prover.export import program
 from catdiag.prover.hypotheses import hypothesis, names_in
 from catdiag.prover.identifiers import identifier, name_of
 from catdiag.prover.interface_comparison import require_one_type
 from catdiag.prover.outcomes import Theorem
 from catdiag.prover.proof_trace import WORK
+from catdiag.prover.refute.exact_execution import symbols_of
 from catdiag.solvers.child_process import checking, searching
 
 if TYPE_CHECKING:
@@ -85,8 +87,6 @@ def statement_of(f: Subject, g: Subject, assume: Sequence[str] = ()) -> dict[str
     Element types are widened to a common one: a result that may be −∞ can be compared with a real one.
     """
     f, g = diagram_of(f), diagram_of(g)
-    from catdiag.prover.export import program
-    from catdiag.prover.refute.exact_execution import symbols_of
 
     require_one_type(f, g)
     left, right = program(f), program(g)

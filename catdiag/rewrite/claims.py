@@ -11,6 +11,8 @@ from catdiag.category.diagram import Diagram
 from catdiag.category.ops import Box, Rename
 from catdiag.category.types import ArrayType, Ty
 from catdiag.kernel.terms import KernelError
+from catdiag.prover.api import Interrupted, certify_equation, in_time, refutable, statement_of
+from catdiag.prover.refute.counterexample_search import refute
 from catdiag.rewrite.list_states import Assembly
 from catdiag.util.display import AsHTML
 
@@ -84,8 +86,6 @@ class Claims:
         `granted`. `assume` are assumptions about sizes (None: those given to the constructor). With `further`, a proof
         search follows where normal forms do not decide.
         """
-        from catdiag.prover.api import Interrupted, in_time
-
         assumed = self.assume if assume is None else tuple(assume)
         work = partial(self._decide, assembly, names, forms, literal, title, assumed, beside, granted, further)
         try:
@@ -99,7 +99,6 @@ class Claims:
         """The verdict on the first of the sufficient forms of a claim that normal forms prove without conditions; None
         where there is none. Nothing is searched for.
         """
-        from catdiag.prover.api import Interrupted, in_time
 
         def first() -> Verdict | None:
             for form in forms:
@@ -120,8 +119,6 @@ class Claims:
         """The verdict on an equation of diagrams. With `refuted`, a counterexample is searched for where no proof is
         found.
         """
-        from catdiag.prover.api import Interrupted, in_time
-
         assumed = self.assume if assume is None else tuple(assume)
         try:
             return in_time(self.limit, left.title, partial(self._equation, left, right, assumed, refuted))
@@ -212,7 +209,6 @@ class Claims:
         """The verdict of a proof attempt: proved, conditional, or undecided with the goal; a vacuous theorem counts as
         undecided.
         """
-        from catdiag.prover.api import certify_equation
         from catdiag.prover.proof_search import OpenGoal
 
         try:
@@ -229,9 +225,6 @@ class Claims:
 
     @staticmethod
     def _refuted(left: Diagram, right: Diagram, assume: tuple[str, ...], tries: int) -> Verdict | None:
-        from catdiag.prover.api import refutable, statement_of
-        from catdiag.prover.refute.counterexample_search import refute
-
         pair = refutable(left, right)
         found = None if pair is None else refute(statement_of(*pair, assume), tries=tries)
         return None if found is None or found.undefined else Verdict("refuted", counterexample=found)

@@ -17,6 +17,7 @@ from catdiag.category.op_facts import scalar_function
 from catdiag.category.ops import Box, FoldOp
 from catdiag.category.scalars import ScalarFunction
 from catdiag.category.types import Size
+from catdiag.prover.api import Interrupted, in_time
 from catdiag.rewrite.box_formulas import wires_of
 from catdiag.rewrite.claims import Claims, Form, Verdict
 from catdiag.rewrite.list_states import (
@@ -190,8 +191,6 @@ def _divisors(flat: Diagram, claims: Claims) -> Iterator[Divisor]:
 
 
 def _positive(flat: Diagram, wire: int, claims: Claims) -> Verdict:
-    from catdiag.prover.api import Interrupted, in_time
-
     within = Claims(claims.ask, claims.assume, None)
     try:
         return in_time(claims.limit, "a divisor", partial(_positive_where_defined, flat, wire, within))

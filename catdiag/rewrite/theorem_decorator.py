@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, overload
 
 from catdiag.category.diagram import Diagram
+from catdiag.frontend.builder import algorithm
 from catdiag.prover.api import prove
 from catdiag.rewrite.derivation import Derivation, derivation_of, source_of
 from catdiag.util.errors import SignatureError
@@ -44,8 +45,6 @@ class Claim:
         Raises SignatureError where the function returns anything else.
         """
         if self.signature is not None:
-            from catdiag.frontend.builder import algorithm
-
             return (self._side(algorithm(self.signature, name=f"left of {self.name}"), 0),
                     self._side(algorithm(self.signature, name=f"right of {self.name}"), 1))  # fmt: skip
         said = self.function()

@@ -12,6 +12,7 @@ from catdiag.draw.listing.program_picture import program_picture
 from catdiag.draw.report.html import Html, joined, tag
 from catdiag.draw.report.report_data import LEVELS
 from catdiag.draw.string_diagram.diagram_diff import changes, gathered
+from catdiag.draw.svg_writer import svg
 from catdiag.util.errors import CatdiagError
 
 if TYPE_CHECKING:
@@ -52,8 +53,6 @@ class Pictures:
 
         A wide scene is scaled down as far as it can be read; beyond that it scrolls in a box of its own.
         """
-        from catdiag.draw.svg_writer import svg
-
         least, most = (f"{scale * scene.width:.0f}px" for scale in (_LEAST, _MOST))
         width = f"--least:{least};--most:{most}"
         picture = tag("div", self.inline(svg(scene, legend=legend)), class_="scroll picture", style=width)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from catdiag.draw import plots
 from catdiag.draw.report.html import Html, joined, tag
 from catdiag.util.errors import CatdiagError
 
@@ -27,7 +28,6 @@ def of_plan(facts: ReportData, plan: KernelPlan) -> Html:
     """The plots of a plan, or a line that says how to get them."""
     if not installed():
         return tag("p", "Plots need matplotlib: pip install 'catdiag[plot]'.", class_="soft")
-    from catdiag.draw import plots
 
     counted, chip, dtype = facts.counted, facts.hardware or plan.hardware, facts.dtype
     sizes = dict(facts.sizes)
@@ -48,7 +48,6 @@ def of_optimum(facts: ReportData) -> Html:
     """The plot of the least transfers against memory, at the known sizes."""
     if not facts.sizes or not installed() or facts.hardware is None:
         return Html("")
-    from catdiag.draw import plots
 
     return _figure(
         "Transfers against memory",
@@ -58,8 +57,6 @@ def of_optimum(facts: ReportData) -> Html:
 
 def _figure(called: str, draw: Callable[[], Figure]) -> Html:
     """A plot, or a line that says why there is none."""
-    from catdiag.draw import plots
-
     try:
         picture = Html(without_idle_names(plots.svg(draw())).strip())
     except CatdiagError as error:

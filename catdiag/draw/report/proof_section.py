@@ -14,6 +14,7 @@ from catdiag.draw.report.mathml import of_formula, plain
 from catdiag.execute.size_inference import tile_bounds
 from catdiag.prover.condition_formulas import Condition
 from catdiag.rewrite.stability import lost_maxima
+from catdiag.solvers.z3 import Z3
 
 if TYPE_CHECKING:
     from catdiag.category.diagram import Diagram
@@ -74,8 +75,6 @@ def theorem_rows(theorem: Theorem, diagram: Diagram | None = None, times: bool =
 
 
 def _checked(theorem: Theorem) -> Html:
-    from catdiag.solvers.z3 import Z3
-
     goals = theorem.checked.goals
     solver = f"z3 {Z3.version() or ''}".strip()
     asked = f"{goals} goal{'s' if goals != 1 else ''} put to {solver}" if goals else "no goal put to a solver"

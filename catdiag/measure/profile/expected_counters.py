@@ -27,6 +27,9 @@ from typing import TYPE_CHECKING, Any
 
 from catdiag.category.diagram import diagram_of
 from catdiag.category.types import element_bytes
+from catdiag.chip import hardware
+from catdiag.codegen.triton.tile_runs import most_programs
+from catdiag.codegen.triton.triton_module import module
 from catdiag.cost.traffic import io
 from catdiag.measure.bench_case import ArraySpec, Number, case_of, evaluated
 from catdiag.measure.profile.ncu import SECTOR
@@ -146,10 +149,6 @@ def point_of(
     warp-specialized form. Raises the errors of the code generator for tiles that it refuses, SizeError for missing
     sizes, and CatdiagError if the compiler rejects a kernel.
     """
-    from catdiag.chip import hardware
-    from catdiag.codegen.triton.tile_runs import most_programs
-    from catdiag.codegen.triton.triton_module import module
-
     diagram = diagram_of(made)
     source = source_of(made)
     machine = hardware.get(chip)

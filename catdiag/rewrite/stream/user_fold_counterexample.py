@@ -20,6 +20,7 @@ from catdiag.category.types import Axis
 from catdiag.prover.api import statement_of
 from catdiag.prover.export import size_data
 from catdiag.prover.refute.counterexample_data import Counterexample, value_text
+from catdiag.prover.refute.counterexample_search import refute
 from catdiag.rewrite.graph_builder import GraphBuilder
 from catdiag.rewrite.stream.user_fold import UserFold, use, writer
 
@@ -126,8 +127,6 @@ def refuted(
     """A list, replayed, for which the sides of some trial differ; None where none is found in `tries`
     batches for each.
     """
-    from catdiag.prover.refute.counterexample_search import refute
-
     late: list[tuple[Trial, dict[str, Any]]] = []
     for partial in (False, True):
         here = late if partial else ((t, _statement(axis, t, assume)) for t in candidates)

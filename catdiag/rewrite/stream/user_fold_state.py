@@ -20,6 +20,7 @@ from catdiag.category.ops import Const, FoldOp, Map, Rename, SizeOf, const_box, 
 from catdiag.category.scalars import Apply
 from catdiag.category.substitution import inline
 from catdiag.category.types import ArrayType, Axis, Ty, size_symbols, size_value
+from catdiag.execute.named_arrays import NamedArray
 from catdiag.rewrite.stream.fold_search import candidates
 from catdiag.rewrite.stream.user_fold import UserFold, of_length, use, with_positions, writer
 from catdiag.util.errors import AxisError, NotStreamable
@@ -325,7 +326,6 @@ def _samples(given: UserFold) -> _Samples:
 
     from catdiag.execute.array_values import conform
     from catdiag.execute.interpreter import run
-    from catdiag.execute.named_arrays import NamedArray
 
     rng = np.random.default_rng(0)
     axis, functions = given.axis, _functions(given)
