@@ -105,7 +105,7 @@ def test_bytes_by_hand() -> None:
 def test_the_disagreement_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     total = cd.algorithm("q x -> q")(lambda a: cd.sum(a, "x"))
     fewer = io(cd.algorithm("q -> q")(lambda a: a * 1))
-    monkeypatch.setattr("catdiag.cost.traffic.io", lambda *args, **options: fewer)
+    monkeypatch.setattr("catdiag.testing.assert_counts.io", lambda *args, **options: fewer)
     with pytest.raises(AssertionError, match=r"load of a: \d+ by formula, \d+ counted, at q=\d+.*stages=\d"):
         cd.testing.assert_counts_match(total, sizes={"x": 5})
 
