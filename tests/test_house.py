@@ -106,8 +106,8 @@ class Facts:
     ones that a text names to import them later; `private` the private names that it imports; `classes` those that it
     defines; `functions` the name, the line, the lines without docstring and the number of parameters of each function;
     `told_apart` the functions that ask whether one box is of this operation or of that, both without bodies;
-    `operators` the words for operators of the library that its code says; `code` the number and the text of each line
-    but those of imports, docstrings, comments, signatures and brackets alone.
+    `operators` the words for operators of the library that its code says; `parses` where it parses or runs text; `code`
+    the number and the text of each line but those of imports, docstrings, comments, signatures and brackets alone.
     """
 
     def __init__(self, module: str) -> None:
@@ -120,6 +120,7 @@ class Facts:
         self.operators: list[tuple[str, int]] = []
         self.functions: list[tuple[str, int, int, int]] = []
         self.told_apart: list[tuple[str, int]] = []
+        self.parses: list[int] = []
         self.classes = [node.name for node in tree.body if isinstance(node, ast.ClassDef)]
         # Prose may say what was measured and by whom it was written.
         prose = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
@@ -144,6 +145,8 @@ class Facts:
                 passed |= set(range(node.lineno, node.body[0].lineno))
                 if any(len(kinds) > 1 for kinds in classes_told_apart(node).values()):
                     self.told_apart.append((node.name, node.lineno))
+            elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("exec", "eval", "ast.parse"):
+                self.parses.append(node.lineno)
             texts = [getattr(node, field) for field in texts_of(type(node))]
             if isinstance(node, ast.Constant) and id(node) not in prose:
                 texts.append(node.value)
@@ -283,6 +286,25 @@ def test_operations_are_told_apart_by_tables() -> None:
     }
     assert found.keys() <= TELLS_APART.keys(), {found[name] for name in found.keys() - TELLS_APART.keys()}
     assert TELLS_APART.keys() <= found.keys(), f"no exception any more: {TELLS_APART.keys() - found.keys()}"
+
+
+# Nothing is printed to be parsed: what is read as Python was written by somebody else, or is run as it was generated.
+PARSES = {
+    "cli": "it runs no text: Python counts an interrupt as handled",
+    "cli.kernel_lines": "the user's file",
+    "cli.operator_loading": "the user's file",
+    "codegen.torch_reference": "a reference implementation, to be run",
+    "prover.certification": "assumptions as users write them",
+    "prover.hypotheses": "assumptions as users write them",
+    "runtime.launch_recorder": "the launch function of a generated module, to be run",
+    "runtime.module_cache": "a generated module, to be run",
+    "util.python_syntax": "kernels of other people",
+}
+
+
+def test_nothing_is_printed_to_be_parsed() -> None:
+    found = {module.removeprefix("catdiag.") for module in SOURCES if facts(module).parses}
+    assert found == PARSES.keys()
 
 
 def test_no_six_lines_of_code_stand_in_two_places() -> None:

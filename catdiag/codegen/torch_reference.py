@@ -78,10 +78,15 @@ class TorchReference:
 
     def function(self) -> Callable[..., Any]:
         """The function itself. Raises ImportError without PyTorch."""
-        namespace: dict[str, Any] = {}
-        exec(compile(self.text, f"<textbook {self.entry}>", "exec", dont_inherit=True), namespace)
-        made: Callable[..., Any] = namespace[self.entry]
-        return made
+        return function_of(self.text, self.entry)
+
+
+def function_of(text: str, entry: str) -> Callable[..., Any]:
+    """The function `entry` of a reference implementation. Raises ImportError without PyTorch."""
+    namespace: dict[str, Any] = {}
+    exec(compile(text, f"<reference {entry}>", "exec", dont_inherit=True), namespace)
+    made: Callable[..., Any] = namespace[entry]
+    return made
 
 
 def torch_reference(subject: Diagram | HasDiagram) -> TorchReference:
@@ -193,7 +198,7 @@ class _TorchPrinter:
         diagram = self.diagram
         reads = frozenset[str]().union(*(v.reads for v in (*(value for _, value in lines), *results)))
         entry = re.match(r"[A-Za-z_]\w*", diagram.title)
-        title = entry.group() if entry and entry.group() not in self.names.taken else self.names.fresh("textbook")
+        title = entry.group() if entry and entry.group() not in self.names.taken else self.names.fresh("reference")
         starts = {axis: name for axis, name in code.starts.items() if name in reads}
         sizes = {s: self.symbols[s] for s in code.sizes_used if s not in self.shown}
         keywords = [*sizes.values(), *code.functions, *(f"{name}=0" for name in starts.values())]

@@ -17,9 +17,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from catdiag.codegen.torch_reference import function_of
 from catdiag.measure.bench_case import BenchCase, KernelSource
 from catdiag.measure.device_timer import Call, Clock, Events, interleaved
-from catdiag.measure.output_check import Reference, check, inputs_of, meaning, poison, poisoned_outputs, reference
+from catdiag.measure.output_check import Reference, check, inputs_of, poison, poisoned_outputs, reference
 from catdiag.runtime.module_cache import imported, needed
 from catdiag.util.errors import CatdiagError
 
@@ -229,7 +230,7 @@ def torch_reference_of(case: BenchCase, compiler: Callable[[Function], Function]
     def make() -> Function:
         import functools
 
-        function = meaning(case.text, case.entry)
+        function = function_of(case.text, case.entry)
         if case.keywords:
             function = functools.partial(function, **case.keywords)
         if compiler is not None:

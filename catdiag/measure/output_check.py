@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from catdiag.codegen.torch_reference import function_of
 from catdiag.measure.bench_case import ArraySpec, BenchCase
 from catdiag.util.errors import CatdiagError
 
@@ -71,14 +72,6 @@ def inputs_of(case: BenchCase, device: str, seed: int) -> list[Any]:
     return [drawn(a, device, generator) if a.axes else case.scalars[a.name] for a in case.inputs]
 
 
-def meaning(text: str, entry: str) -> Callable[..., Any]:
-    """The function `entry` of a reference program (`catdiag.codegen.torch_reference`)."""
-    namespace: dict[str, Any] = {}
-    exec(compile(text, f"<textbook {entry}>", "exec", dont_inherit=True), namespace)
-    made: Callable[..., Any] = namespace[entry]
-    return made
-
-
 def poison(case: BenchCase, device: str) -> None:
     """Fills memory with NaN and frees it, so that results allocated there show entries that are never written."""
     import torch
@@ -102,11 +95,12 @@ def poisoned_outputs(case: BenchCase, device: str) -> list[Any]:
 def steps_of(case: BenchCase, budget_bytes: float) -> dict[str, int]:
     """The lengths of the slices on which the reference is evaluated, by axis, so that it takes at most `budget_bytes`.
 
-    >>> import catdiag as cd
-    >>> from catdiag.measure.bench_case import case_of
-    >>> case = case_of(cd.library.get("attention"), {"q": 1024, "x": 1024, "d": 64})
-    >>> steps_of(case, 2**30), steps_of(case, 2**20)
-    ({'q': 1024}, {'q': 21})
+        >>> import catdiag as cd
+        >>> from catdiag.codegen.torch_reference import function_of
+    from catdiag.measure.bench_case import case_of
+        >>> case = case_of(cd.library.get("attention"), {"q": 1024, "x": 1024, "d": 64})
+        >>> steps_of(case, 2**30), steps_of(case, 2**20)
+        ({'q': 1024}, {'q': 21})
     """
     lengths = {n: k for a in case.outputs for n, k in zip(a.axes, a.shape, strict=True)}
     steps = {axis: lengths[axis] for axis in case.slices}
@@ -157,7 +151,7 @@ def reference(
     complete = len(slices) <= most
     if not complete:
         slices = [slices[round(k * (len(slices) - 1) / max(1, most - 1))] for k in range(max(2, most))]
-    function = meaning(case.text, case.entry)
+    function = function_of(case.text, case.entry)
     decided = any(a.element in ("int", "bool") for a in case.outputs)
     generator = torch.Generator().manual_seed(0)
     parts = []
