@@ -95,12 +95,11 @@ def poisoned_outputs(case: BenchCase, device: str) -> list[Any]:
 def steps_of(case: BenchCase, budget_bytes: float) -> dict[str, int]:
     """The lengths of the slices on which the reference is evaluated, by axis, so that it takes at most `budget_bytes`.
 
-        >>> import catdiag as cd
-        >>> from catdiag.codegen.torch_reference import function_of
-    from catdiag.measure.bench_case import case_of
-        >>> case = case_of(cd.library.get("attention"), {"q": 1024, "x": 1024, "d": 64})
-        >>> steps_of(case, 2**30), steps_of(case, 2**20)
-        ({'q': 1024}, {'q': 21})
+    >>> import catdiag as cd
+    >>> from catdiag.measure.bench_case import case_of
+    >>> case = case_of(cd.library.get("attention"), {"q": 1024, "x": 1024, "d": 64})
+    >>> steps_of(case, 2**30), steps_of(case, 2**20)
+    ({'q': 1024}, {'q': 21})
     """
     lengths = {n: k for a in case.outputs for n, k in zip(a.axes, a.shape, strict=True)}
     steps = {axis: lengths[axis] for axis in case.slices}
