@@ -62,7 +62,7 @@ def interleaved(
     ...     def time(self, call, times):
     ...         return float(call(0))
     >>> found, failed = interleaved({"a": lambda k: 2, "b": lambda k: 4}, Steps(), rounds=3)
-    >>> found["b"].median / found["a"].median, failed
+    >>> found["b"].median_ms / found["a"].median_ms, failed
     (2.0, {})
     """
     failed: dict[str, Exception] = {}
