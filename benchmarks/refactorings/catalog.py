@@ -7,6 +7,7 @@ from benchmarks.refactorings import (
     attention_of_libraries,
     classes_and_scores,
     convolutions_and_losses,
+    everyday,
     images_of_libraries,
     layers_of_libraries,
     pairs,
@@ -24,5 +25,6 @@ _MODULES = (
     convolutions_and_losses,
     positions_and_masks,
     classes_and_scores,
+    everyday,
 )
 ALL: dict[str, pairs.Refactoring] = {name: pair for module in _MODULES for name, pair in module.ALL.items()}

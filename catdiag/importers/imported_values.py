@@ -44,10 +44,12 @@ class ArrayValue:
 
 @dataclass(eq=False)
 class PendingNumber:
-    """A number that may be a function of a size, which `make` computes once that is known."""
+    """A number that may be a function of a size, which `make` computes once that is known. `note` says what it is read
+    as until then, empty for itself."""
 
     number: float
     line: str | None
+    note: str = ""
     make: Callable[[Environment], Any] | None = None
 
 

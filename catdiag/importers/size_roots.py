@@ -166,13 +166,22 @@ def recognized_number(b: ValueBuilder, beside: Operand, number: Operand) -> Oper
     there by chance."""
     if not b.read_roots or not isinstance(beside, ArrayValue) or not isinstance(number, float) or number in (0, 1):
         return number
+    found = _of_the_size_beside(b, beside, number)
+    return _constant(b, number) if found is None else found
+
+
+def _of_the_size_beside(b: ValueBuilder, beside: ArrayValue, number: float) -> SizeNumber | None:
     dim: Dimension = beside.contracted or (beside.dims[-1] if beside.dims else ())
     n = b.length(dim)
     root = _root(number, n)
-    if root is not None and (beside.contracted or math.isqrt(n) ** 2 != n):
-        found = root
-        _noted(b, number, root, n, b.line)
-        return SizeNumber(number, lambda env: found.make(env.size(dim)))
+    if root is None or not (beside.contracted or math.isqrt(n) ** 2 != n):
+        return None
+    _noted(b, number, root, n, b.line)
+    return SizeNumber(number, lambda env: root.make(env.size(dim)))
+
+
+def _constant(b: ValueBuilder, number: float) -> float | SizeNumber:
+    """A number that is a function of no size: a fraction, a multiple of a logarithm, or a root; else as it is."""
     if not math.isfinite(number):
         return number
     if (ratio := known_ratio(number)) is not None:
@@ -193,14 +202,22 @@ def recognized_number(b: ValueBuilder, beside: Operand, number: Operand) -> Oper
     return SizeNumber(number, lambda env: sign * elementwise.sqrt(above) / elementwise.sqrt(below))
 
 
-def pending_number(b: ValueBuilder, number: Operand) -> tuple[Operand, PendingNumber | None]:
-    """A floating-point number that is a root of a length if a later product says so."""
+def pending_number(b: ValueBuilder, beside: Operand, number: Operand) -> tuple[Operand, PendingNumber | None]:
+    """A number as `recognized_number` reads it; one that is a function of no size beside it is a root of a length yet
+    if a later product says so."""
     if not b.read_roots or not isinstance(number, float) or number in (0, 1) or not math.isfinite(number):
         return number, None
-    pending = PendingNumber(number, b.line)
+    own = _of_the_size_beside(b, beside, number) if isinstance(beside, ArrayValue) else None
+    if own is not None:
+        return own, None
+    before = len(b.notes)
+    constant = _constant(b, number) if isinstance(beside, ArrayValue) else number
+    pending = PendingNumber(number, b.line, "".join(b.notes[before:]))
 
     def make(env: Environment) -> Any:
-        return number if pending.make is None else pending.make(env)
+        if pending.make is not None:
+            return pending.make(env)
+        return constant.make(env) if isinstance(constant, SizeNumber) else constant
 
     return SizeNumber(number, make), pending
 
@@ -212,5 +229,7 @@ def settle(b: ValueBuilder, value: ArrayValue, summed: Dimension) -> None:
         root = _root(pending.number, n)
         if pending.make is None and root is not None:
             found = root
+            if pending.note:
+                b.notes.remove(pending.note)
             _noted(b, pending.number, root, n, pending.line)
             pending.make = lambda env, found=found: found.make(env.size(summed))

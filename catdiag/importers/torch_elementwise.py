@@ -202,9 +202,8 @@ def _binary(b: ProgramBuilder, call: AtenCall) -> ArrayValue:
         return b.pointwise([right if left == -math.inf else left], _of_least, call.element)
     elif call.name in ("mul", "div"):
         right = summed_length(b, left, right) if call.name == "div" and b.read_parts and b.read_roots else right
-        right = recognized_number(b, left, right)
+        right, pending = pending_number(b, left, right)
         left = recognized_number(b, right, left) if call.name == "mul" else left
-        right, pending = pending_number(b, right)
         made = b.pointwise([left, right], function, call.element)
         made.pending = (pending,) if pending is not None else ()
         if isinstance(left, ArrayValue) and left.element == "int" and type(right) is int and right > 0:

@@ -114,6 +114,31 @@ def test_only_sizes_that_numbers_are_made_of_are_fixed() -> None:
     assert notes[-1] == "proved where e == 4, sizes of the example that numbers are made of"
 
 
+@pytest.mark.parametrize("width", [4, 9, 64])
+def test_a_fourth_root_on_both_sides_is_one_of_the_width(width: int) -> None:
+    """Also where it is a root of another small integer: of 64, the fourth root of 1/64 is that of 1/8."""
+
+    def scaled(q: Any, k: Any, v: Any) -> Any:
+        return torch.softmax((q * q.shape[-1] ** -0.25) @ (k * k.shape[-1] ** -0.25).mT, -1) @ v
+
+    assert verdict(attend, scaled, real(2, 5, width), real(2, 7, width), real(2, 7, 3)) == "proved"
+
+
+def test_a_scale_before_the_heads_are_taken_apart_is_one_of_their_width() -> None:
+    def scaled(power: float, x: Any, w: Any, k: Any, v: Any) -> Any:
+        q = (x @ w.T) * 8**power  # beside a product over another length
+        return (q.unflatten(-1, (3, 8)).transpose(1, 2) @ k.mT).softmax(-1) @ v
+
+    def whole(x: Any, w: Any, k: Any, v: Any) -> Any:
+        return attend((x @ w.T).unflatten(-1, (3, 8)).transpose(1, 2), k, v)
+
+    example = real(2, 5, 6), real(24, 6), real(2, 3, 7, 8), real(2, 3, 7, 4)
+    assert verdict(whole, lambda *a: scaled(-0.5, *a), *example) == "proved"
+    assert verdict(whole, lambda *a: scaled(-0.25, *a), *example) == "refuted"
+    notes = ModulePair.imported(whole, lambda *a: scaled(-0.5, *a), example).notes
+    assert len(notes) == 1 and "0.3535533905932738 is read as 1/sqrt(n), with n the length 8" in notes[0]
+
+
 def state(x: Any, late: bool = False) -> Any:
     h, found = torch.zeros(3), []
     for t in range(4):
