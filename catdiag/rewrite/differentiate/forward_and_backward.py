@@ -25,6 +25,7 @@ from catdiag.prover.composites import OpenPart, certify_through
 from catdiag.prover.proof_search import OpenGoal
 from catdiag.rewrite.derivation import NotProved, titled
 from catdiag.rewrite.differentiate.box_derivatives import derivative
+from catdiag.rewrite.differentiate.finite_statistics import finite_statistics
 from catdiag.rewrite.differentiate.gradient import Inputs, Outputs, chosen_inputs, chosen_outputs, further_names
 from catdiag.rewrite.differentiate.linear_maps import broadcast
 from catdiag.rewrite.differentiate.pass_proofs import stages
@@ -101,14 +102,14 @@ def forward_and_backward(
         forms.insert(0, (fewer, whole, bases(graph, statistics.terms)))
     for k, (form, change, of_rows) in enumerate(forms):
         further = any(form != other for other, _, _ in forms[k + 1 :])
-        extended = any(
-            graph.types[w].element == "extended" for w in read_arrays(graph, results, form, count, expensive)
-        )
-        for finite in (True, False) if extended else (False,):
+        saved = set(read_arrays(graph, results, form, count, expensive)) - set(results)
+        extended = {w for w in saved if graph.types[w].element == "extended"}
+        finite = finite_statistics(graph, count, results, extended, ask)
+        for real in (finite, set[int]()) if finite else (finite,):
             try:
-                return _passes(wires, form, ask, change, of_rows, finite)
+                return _passes(wires, form, ask, change, of_rows, real)
             except NotProved:  # where a sum is not known to be positive, say
-                if not (finite or further):
+                if not (real or further):
                     raise
     raise AssertionError("the gradient as it was derived is one of the forms")
 
@@ -126,7 +127,7 @@ class _WithGradient:
     wrt: tuple[int, ...]
     expensive: IsExpensive
 
-    def saved_type(self, wire: int, finite: bool) -> ArrayType:
+    def saved_type(self, wire: int, finite: Collection[int]) -> ArrayType:
         """The type of a saved array, with its axes in the order in which the program's inputs and results have them, or
         products of them; a product as it is made, since what it is computed again with reads it so. `finite` statistics
         are real numbers, where others may be −∞."""
@@ -136,7 +137,7 @@ class _WithGradient:
         axes = (axis for one in (*self.diagram.cod, *self.diagram.dom) for axis in one.axes)
         known = dict.fromkeys(part.name for axis in axes for part in (axis, *axis.parts))
         place = {name: k for k, name in enumerate(known)}
-        element = "real" if finite and ty.element == "extended" else ty.element
+        element = "real" if wire in finite else ty.element
         return ArrayType(tuple(sorted(ty.axes, key=lambda a: place.get(a.name, len(place)))), element)
 
 
@@ -146,7 +147,7 @@ def _passes(
     ask: Z3,
     becomes: Mapping[int, int],
     of_rows: Collection[int],
-    finite: bool,
+    finite: Collection[int],
 ) -> ForwardAndBackward:
     """The passes of which the second makes the wires `pulled`, which mean the cotangents. `becomes` is what the
     gradient's wires have become in them, `of_rows` the arrays whose statistics were put together; of `finite`
