@@ -112,8 +112,15 @@ class IntPolynomial:
         total: Any = 0
         for m, c in self.terms.items():
             product: Any = c
+            arrays: list[Any] = []
             for s in m:
-                product = product * values[s]
+                factor = values[s]
+                if getattr(factor, "ndim", 0):
+                    arrays.append(factor)
+                else:
+                    product = product * factor
+            for array in arrays:
+                product = product * array
             total = total + product
         return total
 

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 _NEAR, _NOT_POWER_OF_TWO = 1.05, 1.5
 _USED, _TIE = 0.9, 0.005  # the part of the cores that should have a group; and bytes moved count as alike within that
 _GRID, _LONGEST = 300_000, 8192
+MANY = 8
+"""Times as many candidates as wanted are timed at most, where some axes can be left at one entry or whole."""
 ENOUGH = 4096
 """Entries of a tile at least where nothing is loaded again for other tiles: beyond it, only one axis is tiled."""
 SHORTEST_BLOCK = 16
@@ -224,7 +226,8 @@ class TileSearch:
 
     def grid(self, most: int = _GRID) -> tuple[dict[str, Any], dict[str, int]]:
         """The candidates as arrays, and the smallest. What does not fit beside the smallest others is left out; of more
-        than `most` candidates, those that are no power of two and no whole axis."""
+        than `most` candidates, those that are no power of two and no whole axis; and of more than `MANY` times as many,
+        for the axes with the fewest, all but the smallest and the largest."""
         options = self.options()
         smallest = {name: values[0] for name, values in options.items()}
         for name, values in options.items():
@@ -235,13 +238,13 @@ class TileSearch:
             options[name] = [v for v, ok in zip(values, fit_at_all, strict=True) if ok]
             if not options[name]:
                 raise self.refusal(smallest)
-        total = 1
-        for values in options.values():
-            total *= len(values)
-        if total > most:
+        if math.prod(map(len, options.values())) > most:
             for name, values in options.items():
                 last = values[-1]
                 options[name] = [v for v in values if v & (v - 1) == 0 or v == last]
+        for name in sorted(options, key=lambda name: len(options[name])):
+            if math.prod(map(len, options.values())) > MANY * most:
+                options[name] = [options[name][0], options[name][-1]][: len(options[name])]
         axes = np.meshgrid(*(np.array(v, dtype=np.int64) for v in options.values()), indexing="ij") if options else []
         return {name: axis.ravel() for name, axis in zip(options, axes, strict=True)}, smallest
 
