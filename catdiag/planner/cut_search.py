@@ -150,12 +150,11 @@ class CutSearch:
     def bound(self, span: Span) -> float:
         """The seconds of a kernel as far as is known: as predicted, or those that no schedule is expected to go
         below."""
-        known = self._segments.get(span) or self._class_of(span)
-        found = known[0]
-        if found.schedules is not None or self.row.is_function(*span):
+        known = self._segments.get(span)
+        if (known is not None and known[0].schedules is not None) or self.row.is_function(*span):
             return self.seconds(span)
         least = max(self._least_s.get(span, 0.0), self.target.chip.latency_s)
-        return least if found.bound is None else max(least, found.bound.seconds)
+        return least if known is None or known[0].bound is None else max(least, known[0].bound.seconds)
 
     def _roofline(self, span: Span) -> RooflineBound:
         found = self._class_of(span)[0]
@@ -209,7 +208,10 @@ class CutSearch:
             total, option = cheapest(cost)
             if math.isinf(total) or total >= enough_s:
                 return total, ()
+            unread = [part for part in option if part not in self._segments]
             unknown = [part for part in option if self._class_of(part)[0].schedules is None]
+            if unread:  # of which more may be known of segments that are equal
+                continue
             if not unknown:
                 return total, option
             if nearly and (known := cheapest(timed.get))[0] <= NEARLY * total:
@@ -268,22 +270,22 @@ class CutSearch:
         self._worth.clear()
         self._left_out.clear()
 
-    def chosen(self) -> tuple[Span, ...]:
-        """The way that is taken, as far as is known without proofs; none where nothing fits. Of its kernels all
-        schedules are timed."""
+    def chosen(self, enough_s: float = math.inf) -> tuple[Span, ...]:
+        """The way that is taken, as far as is known without proofs; none where nothing fits, or perhaps where none
+        takes less than `enough_s`. Of its kernels all schedules are timed."""
         while True:
-            option = self._quickest_path()
+            option = self._quickest_path(enough_s)
             screened = [span for span in option if self._class_of(span)[0].screened]
             if not screened:
                 return option
             for span in screened:
                 self.schedules(span)
 
-    def _quickest_path(self) -> tuple[Span, ...]:
+    def _quickest_path(self, enough_s: float) -> tuple[Span, ...]:
         if self.multi_kernel:
-            return self.shortest_path(several=True)[1]
+            return self.shortest_path(True, enough_s)[1]
         one = self.seconds(self.full_span) if self._whole_is_tried() else math.inf
-        total, option = self.shortest_path()
+        total, option = self.shortest_path(False, enough_s)
         return (self.full_span,) if one <= CLOSE * total and not math.isinf(one) else option
 
     def has_misfit_stage(self) -> bool:

@@ -91,7 +91,7 @@ class EmittedKernelSearch(CutSearch):
     def settled(self, limit_s: float) -> float:
         """Gives kernels the seconds that they take as they are written, in place of the ideal model's, until those of
         the quickest way have them; what it takes, infinite where that is not below `limit_s`, or nothing is written."""
-        while (option := self.chosen()) and self.total(option) < limit_s:
+        while (option := self.chosen(limit_s)) and self.total(option) < limit_s:
             emitted = True
             for span in option:
                 known = self._class_of(span)[0]

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -37,6 +37,7 @@ from catdiag.planner.time_model.triton_backend import unoverlapped_seconds
 from catdiag.schedule.accumulation import added_results
 from catdiag.schedule.kernel_analysis import given_sizes, measure
 from catdiag.schedule.lowered_kernel import LoweredKernel
+from catdiag.schedule.placement import two
 from catdiag.util.errors import CatdiagError, DoesNotFit, NotGroupable, NotStreamable
 
 FEW = 4
@@ -307,7 +308,7 @@ def roofline_bound(piece: Diagram, target: PlanTarget) -> RooflineBound:
     chip, sizes = target.chip, target.sizes_of(piece)
     seconds, bytes_moved = 0.0, 0.0
     only = _only_viewed(inline(piece).graph)
-    for kernel in measure(piece, target.dtype).kernels:
+    for kernel in measure(piece, target.dtype, places=replace(two(), peaks=False)).kernels:
         bytes_moved += sum(float(t.size.value(sizes)) for t in kernel.transfers if not t.region and t.wire not in only)
         rate = peak_flops_per_s(kernel.contractions, chip)
         if rate:

@@ -113,7 +113,8 @@ class KernelLowering:
                 self.statements += [Point("copy"), Dealloc(buffer)]
         self.kernel.parts.append(KernelPart(body, self.statements, self.places, within))
         add_work(self.kernel, body, self.widths.inner)
-        PeakMemory(self.kernel.points, self.places.names).read([*body.statements, *self.statements])
+        if self.places.peaks:
+            PeakMemory(self.kernel.points, self.places.names).read([*body.statements, *self.statements])
         roles: list[str] = []
         for w in graph.outputs:
             b = body.made[w]

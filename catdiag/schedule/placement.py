@@ -40,6 +40,8 @@ class Placement:
     fleeting: bool = False
     """Whether the result of a scalar function takes no memory at the last level if only scalar functions and reductions
     read it: it is recomputed element by element where it is read (fused), and its inputs stay live until then."""
+    peaks: bool = True
+    """Whether what is live at each time is added up."""
 
     def of(self, role: str) -> tuple[str, ...]:
         """The levels of what is computed on chip with a role: accumulator, output or temporary."""
