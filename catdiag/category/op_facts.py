@@ -162,3 +162,27 @@ def is_reshape(box: Box) -> bool:
     """
     row = op_fact(RESHAPES, box.op)
     return row is not None and row(box.op, box)
+
+
+STRICT: Mapping[type[Op], Callable[[Any], bool]] = {
+    Map: lambda op: isinstance(op.fn, Cast) or (isinstance(op.fn, str) and op.fn != "where"),
+    Einsum: lambda op: True,
+    Reduce: lambda op: op.monoid == "sum",
+    Rename: lambda op: True,
+    Reindex: lambda op: op.kind in ("split", "merge"),
+}
+"""Which operations are known to be strict, by their class."""
+
+
+def strict(box: Box) -> bool:
+    """Whether the results of a box have values at all entries only where all entries of all its inputs have: functions
+    and sums of these, and new names and shapes of axes; not a choice, which has no need of the branch not taken.
+
+    >>> from catdiag.category.ops import map_box, reduce_box
+    >>> from catdiag.category.types import ArrayType, Axis
+    >>> X = ArrayType((Axis("q"), Axis("x")))
+    >>> strict(map_box("exp", [X])), strict(map_box("where", [ArrayType(X.axes, "bool"), X, X]))
+    (True, False)
+    """
+    row = op_fact(STRICT, box.op)
+    return row is not None and row(box.op)

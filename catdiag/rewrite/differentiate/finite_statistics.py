@@ -5,9 +5,8 @@ program of which a result needs that value has none either. Then the statistic i
 it need not ask whether it is −∞. Where a program chooses another result for such rows, it stays "extended".
 
 A *needed* array is one that some result has no value without, at each of its entries: results, and what makes needed
-arrays by functions of entries that need all operands, by sums, and by new names and shapes of axes. A statistic l is
-real wherever a needed array A with its axes has values if `A = A + (l - l)`: that is what the kernel proves, of what
-makes both from products of arrays.
+arrays by strict operations (`catdiag.category.op_facts.strict`). A statistic l is real wherever a needed array A with
+its axes has values if `A = A + (l - l)`: that is what the kernel proves, of what makes both from products of arrays.
 """
 
 from __future__ import annotations
@@ -15,10 +14,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 
 from catdiag.category.diagram import Diagram, of_graph
-from catdiag.category.index_maps import Reindex
-from catdiag.category.op_facts import contracts, reduced_axes
-from catdiag.category.ops import Einsum, Map, Reduce, Rename, map_box
-from catdiag.category.scalars import Cast
+from catdiag.category.op_facts import contracts, reduced_axes, strict
+from catdiag.category.ops import map_box
 from catdiag.category.types import ArrayType, Ty
 from catdiag.kernel.terms import KernelError
 from catdiag.prover.api import Interrupted
@@ -48,13 +45,7 @@ def needed_arrays(graph: HashConsedGraph, results: Sequence[int]) -> list[int]:
     found = set(results)
     for w in reversed(graph.cone(results)):
         node = graph.node(w)
-        if w not in found or node is None:
-            continue
-        op = node.box.op
-        of_all = isinstance(op, Map) and (isinstance(op.fn, Cast) or (isinstance(op.fn, str) and op.fn != "where"))
-        sums = isinstance(op, Einsum) or (isinstance(op, Reduce) and op.monoid == "sum")
-        moved = isinstance(op, Rename) or (isinstance(op, Reindex) and op.kind in ("merge", "split"))
-        if of_all or sums or moved:
+        if w in found and node is not None and strict(node.box):
             found.update(node.inputs)
     return sorted(found)
 
