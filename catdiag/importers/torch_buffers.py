@@ -15,7 +15,7 @@ from catdiag.importers.example import NotImported
 from catdiag.importers.imported_values import ArrayValue
 from catdiag.importers.positions import Positions
 from catdiag.importers.program_builder import ProgramBuilder
-from catdiag.importers.torch_graph import title_of_module
+from catdiag.importers.torch_graph import name_arguments, title_of_module
 
 FromParameters: TypeAlias = Callable[[dict[str, Any]], Mapping[str, Any]]
 """From the tensors of one module, by name, to those of another."""
@@ -56,6 +56,7 @@ def parametrized(torch: Any, first: Any, second: Any, parameters: FromParameters
             return torch.func.functional_call(first, {**shared, **parameters(tensors)}, arrays, named)
 
     Parametrized.__name__ = type(first).__name__
+    name_arguments(Parametrized, first.forward)
     return Parametrized()
 
 

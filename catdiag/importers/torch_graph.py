@@ -55,10 +55,7 @@ def exported_graph(
             def forward(self, *arrays: Any, **named: Any) -> Any:
                 return function(*arrays, **named)
 
-        with suppress(TypeError, ValueError):
-            own = Parameter("self", Parameter.POSITIONAL_ONLY)
-            parameters = [own, *signature(module).parameters.values()]
-            Wrapped.forward.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+        name_arguments(Wrapped, module)
         module = Wrapped()
     arguments, options = _each_once((tuple(example), dict(kwargs)), torch)
     if dynamic is False:
@@ -76,6 +73,14 @@ def exported_graph(
         leaves = import_module("torch.utils._pytree").tree_leaves((arguments, options))
         said = "torch.export could not decompose"
         raise not_traced(title_of_module(given, torch), said, error, leaves, _ADVICE) from error
+
+
+def name_arguments(of: Any, function: Any) -> None:
+    """Gives the `forward` of a class of modules the parameters that a function has, by which inputs are called; none
+    where the function is one of C, without a signature."""
+    with suppress(TypeError, ValueError):
+        own = Parameter("self", Parameter.POSITIONAL_ONLY)
+        of.forward.__signature__ = Signature([own, *signature(function).parameters.values()])
 
 
 def _exported(torch: Any, module: Any, arguments: Any, options: Any, dynamic: Any) -> Any:
