@@ -210,7 +210,7 @@ def searching(
     require(products in ("triton", "torch", "quickest"), "products", products, "'triton', 'torch' or 'quickest'")
     target = PlanTarget(chips.get(hardware), sizes, dtype, stages, scalars, products, deterministic, progress)
     solver = ask or shared()
-    row = StageSequence(diagram)
+    row = StageSequence(diagram, merging=sizes)
     if not row.stages:
         raise NotFusable(f"{diagram.title or 'the diagram'} has no box at work: there is nothing to plan")
     search = PartitionSearch(row, target, solver, cuts, None, several)
@@ -218,9 +218,9 @@ def searching(
     def other(row: StageSequence, form: Reassociation | None = None) -> PartitionSearch:
         return PartitionSearch(row, target, solver, cuts, form, several, search.equal)
 
-    forms = [other(StageSequence(form.diagram), form) for form in equal_forms(diagram, sizes)]
+    forms = [other(StageSequence(form.diagram, merging=sizes), form) for form in equal_forms(diagram, sizes)]
     if terms := form_by_terms(diagram, sizes):
-        forms.append(other(StageSequence(terms.diagram), terms))
+        forms.append(other(StageSequence(terms.diagram, merging=sizes), terms))
     forms += map(other, row.reordered(MOST))
     tried = [] if search.has_misfit_stage() else [search]  # a layer as a named box, say
     ranks: list[tuple[float, PartitionSearch]] = []
@@ -231,7 +231,7 @@ def searching(
         better.otherwise = worse
     if found:
         return found[0]
-    inner = StageSequence(diagram, opened=True)  # named boxes are opened only where nothing fits else
+    inner = StageSequence(diagram, opened=True, merging=sizes)  # named boxes are opened only where nothing fits else
     if len(inner.stages) > len(row.stages):
         further = PartitionSearch(inner, target, solver, cuts, multi_kernel=several)
         if further.chosen():

@@ -10,11 +10,11 @@ of the size of the scores is in memory.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from catdiag.category.diagram import Diagram, of_graph
+from catdiag.category.diagram import of_graph
 from catdiag.category.index_maps import Reindex
 from catdiag.category.op_facts import elementwise
 from catdiag.category.ops import Box, Reduce
@@ -51,8 +51,6 @@ class RecomputedStages(StageSequence):
     """Which products are checkpoints."""
     factors: Callable[[ArrayType], bool] = lambda ty: False
     """Which arrays are checkpoints if products read them: these make no such factors then."""
-    merging: Mapping[str, int] | None = None
-    """The sizes with which summed axes are merged in each kernel; None where they are not."""
     checkpoints: list[int] = field(default_factory=list)
     """The wire that each stage makes."""
 
@@ -126,10 +124,9 @@ class RecomputedStages(StageSequence):
             wire = node.inputs[0]
         return True
 
-    def segment_diagram(self, start: int, end: int) -> Diagram:
-        """The stages from `start` to before `end` as a diagram, which is the segment's or means the same."""
-        own = self.segment(start, end).diagram
-        return own if self.merging is None else merged_early(own, self.merging)
+    def _merges(self, start: int, end: int) -> bool:
+        """Whether summed axes are merged in a kernel, with `merging`: in all."""
+        return True
 
     def _segment(self, start: int, end: int) -> Segment:
         own = self.checkpoints[start:end]

@@ -52,3 +52,30 @@ def test_what_is_narrower_than_its_array_may_be_saved() -> None:
 
     row = StageSequence(cd.algorithm("q e d -> q, q")(body).diagram)
     assert [name.partition(":")[0] for name in stages(row)[2]] == ["cast"]
+
+
+def test_summed_axes_of_the_only_product_of_a_kernel_of_several_are_merged() -> None:
+    def body(X: Any, W: Any, G: Any) -> Any:
+        H = cd.einsum("b t d, d f -> b t f", X, W)
+        return H, cd.einsum("b t d, b t f -> d f", cd.tanh(X), G)
+
+    program = cd.algorithm("b t d, d f, b t f -> b t f, d f")(body)
+    sizes = {"b": 2, "t": 1024, "d": 512, "f": 512}
+    row = StageSequence(program.diagram, merging=sizes)
+    assert stages(row) == stages(StageSequence(program.diagram)) == [["einsum"], ["tanh", "einsum"]]
+    assert row.segment_diagram(0, 1) == row.segment(0, 1).diagram
+    merged = row.segment_diagram(1, 2)
+    assert [box.name for box in merged.boxes] == ["merge[(b t)]", "tanh", "merge[(b t)]", "einsum"]
+    assert row.segment_diagram(0, 2) == row.segment(0, 2).diagram  # all of it is planned as it was written
+    assert all(other.merging == sizes for other in row.reordered(12))
+
+
+def test_a_gradient_of_weights_is_one_loop_beside_a_product_that_keeps_its_batch() -> None:
+    def body(Q: Any, K: Any, X: Any, G: Any) -> Any:
+        P = cd.softmax(cd.einsum("b q d, b k d -> b q k", Q, K), "k")
+        return cd.einsum("b q k, b k d -> b q d", P, K), cd.einsum("b q e, b q f -> e f", X, cd.exp(G))
+
+    program = cd.algorithm("b q d, b k d, b q e, b q f -> b q d, e f")(body)
+    plan = program.plan("H200", {"b": 4, "q": 1024, "k": 1024, "d": 64, "e": 512, "f": 512})
+    assert plan.theorem is not None and not plan.theorem.conditional and not plan.unproved
+    assert any(kernel.loops.startswith("stream (b q)") for kernel in plan.kernels)

@@ -170,17 +170,6 @@ def test_some_of_several_results_may_have_cotangents() -> None:
         cd.algorithm("int[q]")(lambda a: a + 1).forward_and_backward()
 
 
-@pytest.mark.parametrize(("guarded", "saved"), [(True, "extended[q]"), (False, "[q]")])
-def test_a_statistic_may_be_minus_infinity_where_another_result_is_chosen(guarded: bool, saved: str) -> None:
-    def body(Q: Any, K: Any, V: Any, n: Any) -> Any:
-        S = cd.where(cd.index("x") < n, scores(Q, K), -cd.inf)
-        weighted = cd.einsum("q x, x d -> q d", cd.softmax(S, "x"), V)
-        return cd.where(n > 0, weighted, Q) if guarded else weighted
-
-    both = cd.algorithm("q d, x d, x d, int[] -> q d")(body).forward_and_backward(wrt=[0, 1, 2])
-    assert str(both.forward.cod[1]) == saved and not both.theorem.conditional
-
-
 @cd.algorithm("q f, x f, f d, f d, f d, d f, f v, f v, v f, f -> q f", name="layer")
 def layer(X, Y, K, L, V, W, G, U, D, g):
     """Attention of rows of unit length and gated units, each added to what it reads."""
