@@ -134,9 +134,9 @@ def _decimal(number: float) -> Fraction | None:
         return None
     for digits in range(1, _FEW_DIGITS + 1):
         written = f"{number:.{digits - 1}e}"
-        apart = abs(Fraction(number) - Fraction(written))
+        difference = abs(Fraction(number) - Fraction(written))
         unit = Fraction(10) ** (int(written.partition("e")[2]) - digits + 1)
-        if apart <= 2.0**-52 * max(abs(number), 1) and apart <= _BY_CHANCE * unit:
+        if difference <= 2.0**-52 * max(abs(number), 1) and difference <= _BY_CHANCE * unit:
             return Fraction(written)
     return None
 

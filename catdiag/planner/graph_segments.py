@@ -29,10 +29,9 @@ from catdiag.planner.saved_views import inlined, saved_views
 from catdiag.planner.stage_orders import StageOrder, depth_first, pointwise_first
 from catdiag.prover.congruence import has_generators
 from catdiag.rewrite.fuse import assigned
-from catdiag.rewrite.merge_axes import merged_early
 from catdiag.schedule.element_widths import cast_type, width
 from catdiag.schedule.full_precision import statistics
-from catdiag.schedule.live_ranges import is_view, multiplies, rematerialized, view_roots
+from catdiag.schedule.live_ranges import is_view, rematerialized, view_roots
 from catdiag.schedule.operand_types import result_type, widest_of
 from catdiag.schedule.scatter_add import one_hot_sum
 from catdiag.schedule.stored_types import element_types, output_names, rest_type
@@ -82,8 +81,8 @@ class Segment:
 class StageSequence:
     """The stages of a diagram in stored order. `opened` opens named boxes first. In the order "depth" each stage comes
     right after what only it needs, so that a kernel may be of stages between which the program says something else;
-    with "pointwise", functions of what is made come before further products, so that one kernel makes all of them. With
-    the sizes for `merging`, the summed axes of a kernel's only product are merged where they lie together.
+    with "pointwise", functions of what is made come before further products, so that one kernel makes all of them.
+    `arranged` gives the form in which one of several kernels is planned, which means the same.
 
     >>> import catdiag as cd
     >>> made = cd.algorithm("m k, n k -> m n")(
@@ -98,7 +97,7 @@ class StageSequence:
     opened: bool = False
     order: StageOrder = "stored"
     stages: list[list[int]] = field(default_factory=list)
-    merging: Mapping[str, int] | None = None
+    arranged: Callable[[Diagram], Diagram] = lambda kernel: kernel
 
     def __post_init__(self) -> None:
         flat = inline(self.diagram) if self.opened else _named_boxes_whole(self.diagram)
@@ -182,7 +181,7 @@ class StageSequence:
         orders: tuple[StageOrder, ...] = ("depth", "pointwise") if len(self.stages) <= most else ("pointwise",)
         found = [self]
         for order in orders:
-            row = StageSequence(self.diagram, self.opened, order, merging=self.merging)
+            row = StageSequence(self.diagram, self.opened, order, arranged=self.arranged)
             found += [row] if all(row.stages != other.stages for other in found) else []
         return found[1:]
 
@@ -273,13 +272,7 @@ class StageSequence:
     def segment_diagram(self, start: int, end: int) -> Diagram:
         """The stages from `start` to before `end` as a diagram, which is the segment's or means the same."""
         own = self.segment(start, end).diagram
-        return merged_early(own, self.merging) if self.merging is not None and self._merges(start, end) else own
-
-    def _merges(self, start: int, end: int) -> bool:
-        """Whether summed axes are merged in a kernel of several, with `merging`: where it has one product. A loop over
-        the merged axis does all that loops over its parts do, and groups need not add what they make."""
-        count = sum(map(multiplies, self.segment(start, end).diagram.boxes))
-        return count == 1 and (start, end) != (0, len(self.stages))
+        return own if (start, end) == (0, len(self.stages)) else self.arranged(own)
 
     def segment(self, start: int, end: int) -> Segment:
         """The stages from `start` to before `end`, with the wires that they read and make; in time that is linear in

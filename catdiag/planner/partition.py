@@ -19,6 +19,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from inspect import signature
 from itertools import pairwise
 from typing import Any, Literal
@@ -46,6 +47,7 @@ from catdiag.rewrite.derivation import Derivation, derivation_of
 from catdiag.rewrite.distribute import distribute as distributed
 from catdiag.rewrite.distribute import within_rounding
 from catdiag.rewrite.integer_factors import cast_factors
+from catdiag.rewrite.merge_axes import merged_product
 from catdiag.rewrite.split import runs_in_kernels
 from catdiag.schedule.kernel_analysis import given_sizes
 from catdiag.schedule.stored_types import output_bytes, output_names
@@ -57,6 +59,8 @@ MORE_SAVED = 1.5
 array larger than all that the program reads and makes: such arrays, a score for each pair of tokens, say, grow faster
 than what is given."""
 
+PRODUCT_TILE = 128 * 128
+"""Entries of the result in a tile of a product, as is usual."""
 REPLANNED_BELOW = 0.75
 """Forms are ranked by what their kernels take before they are written. A second form is planned where the first takes
 longer as it is written, and the second is ranked at less than this part of that."""
@@ -210,7 +214,8 @@ def searching(
     require(products in ("triton", "torch", "quickest"), "products", products, "'triton', 'torch' or 'quickest'")
     target = PlanTarget(chips.get(hardware), sizes, dtype, stages, scalars, products, deterministic, progress)
     solver = ask or shared()
-    row = StageSequence(diagram, merging=sizes)
+    arranged = partial(merged_product, sizes=sizes, enough=target.chip.sms * PRODUCT_TILE)
+    row = StageSequence(diagram, arranged=arranged)
     if not row.stages:
         raise NotFusable(f"{diagram.title or 'the diagram'} has no box at work: there is nothing to plan")
     search = PartitionSearch(row, target, solver, cuts, None, several)
@@ -218,9 +223,9 @@ def searching(
     def other(row: StageSequence, form: Reassociation | None = None) -> PartitionSearch:
         return PartitionSearch(row, target, solver, cuts, form, several, search.equal)
 
-    forms = [other(StageSequence(form.diagram, merging=sizes), form) for form in equal_forms(diagram, sizes)]
+    forms = [other(StageSequence(form.diagram, arranged=arranged), form) for form in equal_forms(diagram, sizes)]
     if terms := form_by_terms(diagram, sizes):
-        forms.append(other(StageSequence(terms.diagram, merging=sizes), terms))
+        forms.append(other(StageSequence(terms.diagram, arranged=arranged), terms))
     forms += map(other, row.reordered(MOST))
     tried = [] if search.has_misfit_stage() else [search]  # a layer as a named box, say
     ranks: list[tuple[float, PartitionSearch]] = []
@@ -231,7 +236,8 @@ def searching(
         better.otherwise = worse
     if found:
         return found[0]
-    inner = StageSequence(diagram, opened=True, merging=sizes)  # named boxes are opened only where nothing fits else
+    # Named boxes are opened only where nothing fits else.
+    inner = StageSequence(diagram, opened=True, arranged=arranged)
     if len(inner.stages) > len(row.stages):
         further = PartitionSearch(inner, target, solver, cuts, multi_kernel=several)
         if further.chosen():

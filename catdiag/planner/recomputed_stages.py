@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from catdiag.category.diagram import of_graph
+from catdiag.category.diagram import Diagram, of_graph
 from catdiag.category.index_maps import Reindex
 from catdiag.category.op_facts import elementwise
 from catdiag.category.ops import Box, Reduce
@@ -124,9 +124,9 @@ class RecomputedStages(StageSequence):
             wire = node.inputs[0]
         return True
 
-    def _merges(self, start: int, end: int) -> bool:
-        """Whether summed axes are merged in a kernel, with `merging`: in all."""
-        return True
+    def segment_diagram(self, start: int, end: int) -> Diagram:
+        """The stages from `start` to before `end` as a diagram, which is the segment's or means the same."""
+        return self.arranged(self.segment(start, end).diagram)
 
     def _segment(self, start: int, end: int) -> Segment:
         own = self.checkpoints[start:end]
@@ -194,7 +194,7 @@ def recomputed_rows(
             if len(made.stages) > 1 and all(made.checkpoints != other.checkpoints for other in found):
                 found.append(made)
                 if merged_early(made.diagram, target.sizes) is not made.diagram:
-                    found.append(replace(made, merging=target.sizes))
+                    found.append(replace(made, arranged=partial(merged_early, sizes=target.sizes)))
     most = max((round_trip_s(ty, target) for ty in (*graph.dom, *row.diagram.cod)), default=0.0)
     saved_s = {w: round_trip_s(row.types[w], target) for w in spared}
     read = {row.root[w] for node in graph.nodes if multiplies(node.box) for w in node.inputs}

@@ -8,6 +8,7 @@ neighbors there, in one order. An array that is computed, and read once, can be 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -31,6 +32,7 @@ from catdiag.category.ops import (
 )
 from catdiag.category.types import ArrayType, Axis, Ty, product, size_value
 from catdiag.rewrite.hash_consed_graph import HashConsedGraph
+from catdiag.schedule.live_ranges import multiplies
 
 
 class MergingGraph(HashConsedGraph):
@@ -169,6 +171,22 @@ def merged_early(diagram: Diagram, sizes: Mapping[str, int]) -> Diagram:
         return diagram
     made = Graph(diagram.dom, tuple(graph.nodes), tuple(wires[w] for w in diagram.graph.outputs))
     return of_graph(reachable(made), diagram.cod, diagram.names, diagram.title)
+
+
+def merged_product(diagram: Diagram, sizes: Mapping[str, int], enough: int) -> Diagram:
+    """`merged_early` of a diagram with one product whose result has `enough` entries for tiles on all cores; others as
+    they are, since groups along a summed axis, which add what they make, have more cores at work then.
+
+    >>> import catdiag as cd
+    >>> grad = cd.algorithm("b t e, b t f -> e f")(lambda X, G: cd.einsum("b t e, b t f -> e f", X, G))
+    >>> sizes = {"b": 2, "t": 64, "e": 32, "f": 32}
+    >>> [len(merged_product(grad.diagram, sizes, enough).boxes) for enough in (1024, 2048)]
+    [3, 1]
+    """
+    found = [box for box in diagram.boxes if multiplies(box)]
+    if len(found) != 1 or math.prod(size_value(axis.size, sizes) for axis in found[0].cod[0].axes) < enough:
+        return diagram
+    return merged_early(diagram, sizes)
 
 
 class _EarlyMerges(MergingGraph):

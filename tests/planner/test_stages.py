@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import catdiag as cd
 from catdiag.planner.graph_segments import StageSequence
+from catdiag.rewrite.merge_axes import merged_product
+
+SIZES = {"b": 2, "t": 1024, "d": 512, "f": 512}
 
 
 def stages(row: StageSequence) -> list[list[str]]:
@@ -60,14 +64,13 @@ def test_summed_axes_of_the_only_product_of_a_kernel_of_several_are_merged() -> 
         return H, cd.einsum("b t d, b t f -> d f", cd.tanh(X), G)
 
     program = cd.algorithm("b t d, d f, b t f -> b t f, d f")(body)
-    sizes = {"b": 2, "t": 1024, "d": 512, "f": 512}
-    row = StageSequence(program.diagram, merging=sizes)
+    row = StageSequence(program.diagram, arranged=partial(merged_product, sizes=SIZES, enough=512 * 512))
     assert stages(row) == stages(StageSequence(program.diagram)) == [["einsum"], ["tanh", "einsum"]]
     assert row.segment_diagram(0, 1) == row.segment(0, 1).diagram
     merged = row.segment_diagram(1, 2)
     assert [box.name for box in merged.boxes] == ["merge[(b t)]", "tanh", "merge[(b t)]", "einsum"]
     assert row.segment_diagram(0, 2) == row.segment(0, 2).diagram  # all of it is planned as it was written
-    assert all(other.merging == sizes for other in row.reordered(12))
+    assert all(other.arranged is row.arranged for other in row.reordered(12))
 
 
 def test_a_gradient_of_weights_is_one_loop_beside_a_product_that_keeps_its_batch() -> None:
@@ -76,6 +79,7 @@ def test_a_gradient_of_weights_is_one_loop_beside_a_product_that_keeps_its_batch
         return cd.einsum("b q k, b k d -> b q d", P, K), cd.einsum("b q e, b q f -> e f", X, cd.exp(G))
 
     program = cd.algorithm("b q d, b k d, b q e, b q f -> b q d, e f")(body)
-    plan = program.plan("H200", {"b": 4, "q": 1024, "k": 1024, "d": 64, "e": 512, "f": 512})
-    assert plan.theorem is not None and not plan.theorem.conditional and not plan.unproved
-    assert any(kernel.loops.startswith("stream (b q)") for kernel in plan.kernels)
+    for side, loop in ((2048, "stream (b q), group e f"), (512, "stream q, group e f b")):  # few tiles: groups add
+        plan = program.plan("H200", {"b": 4, "q": 1024, "k": 1024, "d": 64, "e": side, "f": side})
+        assert plan.theorem is not None and not plan.theorem.conditional and not plan.unproved
+        assert plan.kernels[-1].loops == loop

@@ -89,8 +89,8 @@ def forward_and_backward(
         for w, ty in zip(pulled, types, strict=True)
     ]
     wires = _WithGradient(diagram, graph, tuple(results), tuple(derived), tuple(types), named, tuple(chosen), expensive)
-    kept = expensive_arrays(graph, expensive)
-    read = [*results, *(w for w in graph.cone([*results, *derived]) if w not in results and w in kept)]
+    saved = expensive_arrays(graph, expensive)
+    read = [*results, *(w for w in graph.cone([*results, *derived]) if w not in results and w in saved)]
     shorter, becomes = _through_results(graph, read, derived)
     statistics = RowStatistics(graph, read)
     fewer = statistics.of(shorter)
@@ -102,8 +102,8 @@ def forward_and_backward(
         forms.insert(0, (fewer, whole, bases(graph, statistics.terms)))
     for k, (form, change, of_rows) in enumerate(forms):
         further = any(form != other for other, _, _ in forms[k + 1 :])
-        saved = set(read_arrays(graph, results, form, count, expensive)) - set(results)
-        extended = {w for w in saved if graph.types[w].element == "extended"}
+        further_saved = set(read_arrays(graph, results, form, count, expensive)) - set(results)
+        extended = {w for w in further_saved if graph.types[w].element == "extended"}
         finite = finite_statistics(graph, count, results, extended, ask)
         for real in (finite, set[int]()) if finite else (finite,):
             try:

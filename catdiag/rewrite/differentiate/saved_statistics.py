@@ -43,7 +43,7 @@ def read_arrays(
     """What is read of the forward pass to make the roots, given cotangents; `count` are the program's inputs."""
     whole = Graph(graph.dom, tuple(graph.nodes), tuple(results))
     free, small = rematerialized(whole, [False] * len(graph.dom)), statistics(whole)
-    kept = {*results, *small, *expensive_arrays(graph, expensive)}
+    saved = {*results, *small, *expensive_arrays(graph, expensive)}
     found: set[int] = set()
     seen: set[int] = set()
     todo = list(roots)
@@ -53,7 +53,7 @@ def read_arrays(
             continue
         seen.add(w)
         node = graph.node(w)
-        if w < count or (node is not None and not graph.late[w] and not free[w] and w in kept):
+        if w < count or (node is not None and not graph.late[w] and not free[w] and w in saved):
             found.add(w)
         elif node is not None:
             todo += node.inputs
