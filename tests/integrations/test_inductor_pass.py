@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import shutil
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +15,10 @@ torch = pytest.importorskip("torch")
 if shutil.which("g++") is None:
     pytest.skip("Inductor compiles for the CPU with g++", allow_module_level=True)
 nn, F = torch.nn, torch.nn.functional
-pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning"),
+    pytest.mark.usefixtures("fresh_dynamo"),
+]
 
 
 class Block(nn.Module):
@@ -30,19 +32,6 @@ class Block(nn.Module):
         h = torch.lgamma(self.norm(x).abs() + 1)
         q, k, v = (a.unflatten(-1, (3, 4)).transpose(1, 2) for a in self.qkv(h).chunk(3, -1))
         return x + self.out(F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2))
-
-
-@pytest.fixture(autouse=True)
-def _fresh() -> Any:
-    torch._dynamo.reset()
-    yield
-    torch._dynamo.reset()
-
-
-@pytest.fixture
-def said(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
-    caplog.set_level(logging.INFO, logger="catdiag.integrations.torch_backend")
-    return lambda: [r.getMessage() for r in caplog.records if r.name == "catdiag.integrations.torch_backend"]
 
 
 def compiled(model: Any, **options: Any) -> Any:

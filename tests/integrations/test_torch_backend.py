@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -17,7 +16,10 @@ from catdiag.integrations.torch_backend import backend, plan_region, take_quicke
 
 torch = pytest.importorskip("torch")
 nn, F = torch.nn, torch.nn.functional
-pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning"),
+    pytest.mark.usefixtures("fresh_dynamo"),
+]
 REFERENCE = {"reference": True, "check": True, "rest": "eager"}
 
 
@@ -35,19 +37,6 @@ class Block(nn.Module):
             h = torch.special.bessel_j0(h)
         q, k, v = (a.unflatten(-1, (3, 4)).transpose(1, 2) for a in self.qkv(h).chunk(3, -1))
         return x + self.out(F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2))
-
-
-@pytest.fixture(autouse=True)
-def _fresh() -> Any:
-    torch._dynamo.reset()
-    yield
-    torch._dynamo.reset()
-
-
-@pytest.fixture
-def said(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
-    caplog.set_level(logging.INFO, logger="catdiag.integrations.torch_backend")
-    return lambda: [r.getMessage() for r in caplog.records if r.name == "catdiag.integrations.torch_backend"]
 
 
 @pytest.mark.parametrize("odd", [False, True])
