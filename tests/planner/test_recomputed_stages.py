@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -14,6 +15,7 @@ import catdiag as cd
 from catdiag.category.diagram import Diagram
 from catdiag.category.ops import GroupOp, Reindex
 from catdiag.planner.recomputed_stages import RecomputedStages
+from catdiag.rewrite.merge_axes import merged_early
 from catdiag.schedule.live_ranges import multiplies
 
 GRADIENTS: dict[str, Diagram] = {
@@ -27,7 +29,7 @@ ROWS = {
 }
 HEADS = {"b": 2, "k": 8, "r": 4, "q": 4096, "x": 4096, "d": 128}
 ROWS["causal_grouped_query_attention", True] = RecomputedStages(
-    GRADIENTS["causal_grouped_query_attention"], saves=lambda box: False, merging=HEADS
+    GRADIENTS["causal_grouped_query_attention"], saves=lambda box: False, arranged=partial(merged_early, sizes=HEADS)
 )
 
 
