@@ -2,8 +2,9 @@
 
 A group over `i` and `j` needs a tile of `a[n i]` and a tile of `a[n i→j]`, which are two arrays to it. If a loop
 renames one of its inputs, a tile of that input does not contain both. So the loop gets the array twice, once under each
-name, or only under the new name, where nothing else in it reads the array. The equation of the result is proved
-elsewhere, as for any rewrite.
+name, or only under the new name, where nothing else in it reads the array. Renamings of what is computed of inputs go
+in front of what computes it (`catdiag.rewrite.renames_first`). The equation of the result is proved elsewhere, as for
+any rewrite.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from catdiag.category.ops import Box, FoldOp
 from catdiag.category.substitution import inline
 from catdiag.category.traversal import rebuilt
 from catdiag.category.types import ArrayType, Ty
+from catdiag.rewrite.renames_first import renames_first
 
 
 def renamed(diagram: Diagram, axes: Collection[str]) -> Diagram:
@@ -29,7 +31,7 @@ def renamed(diagram: Diagram, axes: Collection[str]) -> Diagram:
     >>> [box.name for box in renamed(gram.stream("n").diagram, ["i"]).boxes]
     ['rename', 'fold[n]']
     """
-    return rebuilt(diagram, lambda item: _before(item, axes))
+    return rebuilt(renames_first(diagram, axes), lambda item: _before(item, axes))
 
 
 def _before(diagram: Diagram, axes: Collection[str]) -> Diagram:

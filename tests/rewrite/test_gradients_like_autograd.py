@@ -183,6 +183,22 @@ def test_a_cotangent_that_is_at_one_position_is_summed_without_a_loop() -> None:
     np.testing.assert_allclose(found, tensor.grad.numpy(), rtol=1e-10, atol=1e-12)
 
 
+def test_gradients_of_halves_read_the_other_half_and_sum_nothing() -> None:
+    """The rotation of pairs as models write it: halves of an axis concatenated in the other order."""
+
+    def rotated(a: Any, cos: Any, sin: Any) -> Any:
+        half = a.shape[-1] // 2
+        return a * cos + torch.cat([-a[..., half:], a[..., :half]], -1) * sin
+
+    given = [torch.randn(*shape, dtype=torch.float64) for shape in ((2, 5, 8), (5, 8), (5, 8))]
+    back = cd.from_torch(rotated, *given).grad(wrt=[0])
+    assert "Σ" not in back.code("pseudocode")
+    tensor, cotangent = given[0].requires_grad_(), torch.randn(2, 5, 8, dtype=torch.float64)
+    (wanted,) = torch.autograd.grad(rotated(tensor, *given[1:]), tensor, cotangent)
+    found = back.run(*(a.detach().numpy() for a in given), cotangent.numpy())
+    np.testing.assert_allclose(found, wanted.numpy(), rtol=1e-12, atol=1e-12)
+
+
 def test_powers_by_arrays_have_values_and_derivatives_where_the_base_is_zero() -> None:
     class Power(torch.nn.Module):  # type: ignore[misc, unused-ignore]
         def forward(self, base: Any, exponent: Any) -> Any:

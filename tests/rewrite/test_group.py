@@ -124,7 +124,7 @@ def test_refusals_name_the_box() -> None:
     with pytest.raises(NotGroupable, match="uninterpreted"):
         group.find(cd.box("f", Q, Q).diagram, ["q"])
     assert group.groupable(softmax.diagram) == ["q"]
-    turned = cd.algorithm("q x")(lambda a: (a * 2).rename(q="k"))
+    turned = cd.box("f", Q, Q) >> cd.algorithm("q")(lambda a: a.rename(q="k"))
     with pytest.raises(NotGroupable, match="another name"):
         group.find(turned.diagram, ["k"])
 
@@ -149,6 +149,20 @@ def test_resize_reaches_into_loops_but_not_the_loops_own_axis() -> None:
 
 
 class TestArraysUnderTwoNames:
+    def test_what_is_computed_of_inputs_is_computed_under_each_name(self) -> None:
+        """As a normalised array beside itself: a group makes its own rows of both."""
+
+        def alike(a: Any, r: Any) -> Any:
+            b = a / r
+            return cd.einsum("q d, k d -> q k", b, cd.tanh(b).rename(q="k"))
+
+        program = cd.algorithm("q d, q")(alike)
+        grouped = program.group("q k")
+        assert not grouped.theorem.conditional
+        assert [box.name for box in grouped.boxes] == ["rename", "rename", "group[q k]"]
+        given = np.random.default_rng(0).normal(size=(5, 3)), np.array([1.0, 2, -3, 4, 5])
+        assert np.allclose(grouped.run(*given, tiles={"g_q": 2, "g_k": 3}), program(*given))
+
     def test_what_is_read_under_its_new_name_only_has_no_other(self) -> None:
         """As the keys of self-attention: a tile of the old name would be the whole array."""
 

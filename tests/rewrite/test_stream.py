@@ -535,11 +535,21 @@ def test_refusals() -> None:
 
     assert "keeps it" in refused("x -> x", cumulative)
 
-    def sorted_like(a):  # type: ignore[no-untyped-def]
+
+def test_a_computed_array_under_another_name_is_computed_of_a_renamed_one() -> None:
+    def summed_twice(a):  # type: ignore[no-untyped-def]
         s = a - cd.max(a, "x")
         return cd.sum(cd.exp(s) * cd.einsum("y ->", s.rename(x="y")), "x")
 
-    refused("x", sorted_like)
+    streamed = cd.algorithm("x")(summed_twice).stream("x")
+    assert not streamed.theorem.conditional
+    given = np.random.default_rng(0).normal(size=7)
+    assert np.allclose(streamed.run(given, tiles={"s_x": 3}), summed_twice_of(given))
+
+
+def summed_twice_of(a):  # type: ignore[no-untyped-def]
+    s = a - a.max()
+    return (np.exp(s) * s.sum()).sum()
 
 
 def test_unknown_axis() -> None:

@@ -23,6 +23,7 @@ from catdiag.rewrite.differentiate.row_conditions import (
     Guard,
     OnePosition,
     at_one_position,
+    is_position,
     of_elements,
     without_implied,
 )
@@ -356,6 +357,9 @@ def _read_at(graph: HashConsedGraph, wire: int, axis: Axis, position: int) -> in
     """An array read at a position of an axis, 0 where that is not on it; itself, if it does not have the axis."""
     if axis.name not in graph.names(wire):
         return wire
+    if is_position(graph, position, axis):
+        view = View((), (Read(((axis.name, int(graph.const_value(position) or 0)),)),))
+        return graph.add(reindex_box(view, [graph.types[wire]]), (wire,))
     at: Expr = ("w", 2)
     read = Read(((axis.name, at),), (("le", 0, at), ("lt", at, axis.size)))
     wires = [wire, graph.const(0), position]

@@ -12,18 +12,22 @@ A guard is a condition, by wire, with the value that it has: `any_x c` and c, or
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+import operator
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TypeAlias
 
 from catdiag.category.op_facts import monoid_of
 from catdiag.category.ops import Index, const_box
+from catdiag.category.scalars import ScalarFunction
 from catdiag.category.types import Axis
 from catdiag.rewrite.hash_consed_graph import HashConsedGraph
 
 Guard: TypeAlias = tuple[int, bool]
 
+_LISTED = 64
+"""An axis of a constant length up to this is asked for each position which guards hold there."""
 _CONJUNCTIONS = {("and", True), ("or", False)}
 
 
@@ -79,15 +83,19 @@ class OnePosition:
 
 def at_one_position(graph: HashConsedGraph, guards: Sequence[Guard], axis: Axis) -> OnePosition | None:
     """Where guards of a summand hold at one position i of an axis at most, so that its sum is the summand itself at i,
-    where `0 ≤ i < n` holds. None where no guard says that it is `x = i`.
+    where `0 ≤ i < n` holds. None where no guard says that it is `x = i`, and comparisons with numbers leave more than
+    one position of an axis of a constant length, or none.
 
     >>> from catdiag.category.ops import index_box
     >>> from catdiag.category.types import ArrayType, Ty
-    >>> x = Axis("x")
+    >>> x, half = Axis("x"), Axis("d", 2)
     >>> graph = HashConsedGraph(Ty(ArrayType((), "int")))
     >>> found = at_one_position(graph, [(graph.map("eq", graph.add(index_box(x), ()), 0), True)], x)
     >>> found.wire, found.guards, [graph.function_of(wire) for wire, _ in found.inside]
     (0, (), ['le', 'lt'])
+    >>> first = graph.map("lt", graph.add(index_box(half), ()), graph.const(1))
+    >>> [graph.const_value(at_one_position(graph, [(first, when)], half).wire) for when in (True, False)]
+    [Fraction(0, 1), Fraction(1, 1)]
     """
     for guard in guards:
         node = graph.node(guard[0])
@@ -96,13 +104,60 @@ def at_one_position(graph: HashConsedGraph, guards: Sequence[Guard], axis: Axis)
         for here, there in (node.inputs, node.inputs[::-1]):
             position = graph.node(here)
             if position is not None and position.box.op == Index(axis.name) and axis.name not in graph.names(there):
-                zero = graph.add(const_box(Fraction(0), "int"), ())
-                bounds = graph.map("le", zero, there), graph.map("lt", there, graph.size(axis.size))
-                others = [g for g in guards if g != guard]
-                along = tuple(g for g in others if axis.name in graph.names(g[0]))
-                left = tuple(g for g in others if g not in along)
-                return OnePosition(there, left, along, tuple((wire, True) for wire in bounds))
-    return None
+                inside = () if is_position(graph, there, axis) else _bounds(graph, there, axis)
+                return _split_guards(graph, there, axis, [g for g in guards if g != guard], inside)
+    compared = {g: found for g in guards if (found := _where_compared(graph, g, axis)) is not None}
+    left = set.intersection(*compared.values()) if compared else set()
+    if len(left) != 1:
+        return None
+    there = graph.add(const_box(Fraction(left.pop()), "int"), ())
+    return _split_guards(graph, there, axis, [g for g in guards if g not in compared], ())
+
+
+def is_position(graph: HashConsedGraph, wire: int, axis: Axis) -> bool:
+    """Whether a wire is a number that is a position of an axis of a constant length."""
+    number = graph.const_value(wire)
+    return number is not None and number.denominator == 1 and isinstance(axis.size, int) and 0 <= number < axis.size
+
+
+def _bounds(graph: HashConsedGraph, position: int, axis: Axis) -> tuple[Guard, ...]:
+    """Guards that say that a position is on an axis."""
+    zero = graph.add(const_box(Fraction(0), "int"), ())
+    bounds = graph.map("le", zero, position), graph.map("lt", position, graph.size(axis.size))
+    return tuple((wire, True) for wire in bounds)
+
+
+def _split_guards(
+    graph: HashConsedGraph, position: int, axis: Axis, others: Iterable[Guard], inside: tuple[Guard, ...]
+) -> OnePosition:
+    """A position with the guards of the summand beside those that say which one it is."""
+    others = list(others)
+    along = tuple(g for g in others if axis.name in graph.names(g[0]))
+    return OnePosition(position, tuple(g for g in others if g not in along), along, inside)
+
+
+_COMPARED: Mapping[ScalarFunction, Callable[[Fraction, Fraction], bool]] = {
+    "lt": operator.lt, "le": operator.le, "eq": operator.eq, "ne": operator.ne,
+}  # fmt: skip
+
+
+def _where_compared(graph: HashConsedGraph, guard: Guard, axis: Axis) -> set[int] | None:
+    """The positions of an axis of a constant length at which a guard holds that compares them with a number; None for
+    other guards."""
+    node, holds = graph.node(guard[0]), _COMPARED.get(graph.function_of(guard[0]))
+    if node is None or holds is None or not isinstance(axis.size, int) or axis.size > _LISTED:
+        return None
+    sides: list[Callable[[int], Fraction]] = []
+    for wire in node.inputs:
+        made, value = graph.node(wire), graph.const_value(wire)
+        if made is not None and made.box.op == Index(axis.name):
+            sides.append(Fraction)
+        elif value is not None:
+            sides.append(lambda _, value=value: value)  # type: ignore[misc]
+        else:
+            return None
+    a, b = sides
+    return {k for k in range(axis.size) if holds(a(k), b(k)) == guard[1]}
 
 
 def of_elements(

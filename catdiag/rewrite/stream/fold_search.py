@@ -28,6 +28,7 @@ from catdiag.rewrite.canonicalize import (
 )
 from catdiag.rewrite.graph_builder import NotInScope
 from catdiag.rewrite.hash_consed_graph import HashConsedGraph
+from catdiag.rewrite.renames_first import renames_first
 from catdiag.rewrite.stream.cascade import Cascade, reduces
 from catdiag.rewrite.stream.exponential_repair import MODES, MODES_WITH_BOTTOM
 from catdiag.rewrite.stream.loop_builder import LoopBuilder, Streamed
@@ -63,7 +64,7 @@ def candidates(diagram: Diagram, axis: str, taken: Collection[str] = (), plain: 
 
 def _of_rows(flat: Diagram, axis: str, taken: Collection[str], plain: bool) -> Iterator[Streamed]:
     """The streamed forms of a flat diagram with its masks as they are; see `candidates`."""
-    flat = reads_before_maps(flat, axis)
+    flat = renames_first(reads_before_maps(flat, axis), [axis])
     try:
         yield from _candidates(reduce_last(flat, axis), axis, taken, plain)
     except NotStreamable:
