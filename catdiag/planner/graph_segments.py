@@ -96,8 +96,8 @@ class StageSequence:
     diagram: Diagram
     opened: bool = False
     order: StageOrder = "stored"
-    stages: list[list[int]] = field(default_factory=list)
     arranged: Callable[[Diagram], Diagram] = lambda kernel: kernel
+    stages: list[list[int]] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
         flat = inline(self.diagram) if self.opened else _named_boxes_whole(self.diagram)

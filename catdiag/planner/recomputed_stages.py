@@ -51,7 +51,7 @@ class RecomputedStages(StageSequence):
     """Which products are checkpoints."""
     factors: Callable[[ArrayType], bool] = lambda ty: False
     """Which arrays are checkpoints if products read them: these make no such factors then."""
-    checkpoints: list[int] = field(default_factory=list)
+    checkpoints: list[int] = field(default_factory=list, init=False)
     """The wire that each stage makes."""
 
     def __post_init__(self) -> None:
@@ -80,7 +80,8 @@ class RecomputedStages(StageSequence):
 
     def _ordered(self, checkpoints: Collection[int]) -> list[int]:
         """What others need first, in stored order; then the rest, in which arrays with the axes of those needed come
-        first and arrays with the same axes follow each other, for kernels to make them together."""
+        first and arrays with the same axes follow each other, for kernels to make them together. What is made of
+        products that an earlier one is made of too follows on that one, if it can: one kernel makes these once."""
         needed = {w for end in checkpoints for w in self._reads(end, checkpoints)}
         before = {name for w in needed for name in self.types[w].names}
         last = [w for w in checkpoints if w not in needed]
@@ -92,7 +93,18 @@ class RecomputedStages(StageSequence):
             axes = frozenset(self.types[w].names)
             return not before <= axes, first[axes], w
 
-        return [*self._needed(sorted(needed), checkpoints), *sorted(last, key=rank)]
+        order: list[int] = []
+        products = {w: self._products(w, checkpoints) for w in checkpoints}
+        for w in (*self._needed(sorted(needed), checkpoints), *sorted(last, key=rank)):
+            reads = self._reads(w, checkpoints)
+            after = max((k for k, other in enumerate(order) if products[w] & products[other]), default=len(order))
+            order.insert(1 + max([after, *(order.index(r) for r in reads)]), w)
+        return order
+
+    def _products(self, wire: int, known: Collection[int]) -> set[int]:
+        """The products that a checkpoint is made of, beside what is saved and the one that makes it."""
+        places = made_of(self.graph, [wire], {*range(len(self.graph.dom)), *known} - {wire})[0]
+        return {p for p in places if p != self.maker[wire] and multiplies(self.graph.nodes[p].box)}
 
     def _needed(self, needed: Sequence[int], checkpoints: Collection[int]) -> list[int]:
         """What others need, in stored order; where products read it, one kernel makes what it can of that."""

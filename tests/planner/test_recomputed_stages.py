@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -105,6 +106,25 @@ def test_a_slower_plan_that_recomputes_saves_fewer_bytes() -> None:
     assert [name for name, _ in plan.saved] == ["H", "einsum [t n e]"]  # not H before its function: as many bytes
     others = [other for other in plan.alternatives if other.time_s is not None and other.time_s < plan.time_s]
     assert not others
+
+
+def test_another_arrangement_leaves_the_stages_of_a_row_as_they_are() -> None:
+    row = RecomputedStages(GRADIENTS["attention"], saves=multiplies)
+    count = len(row.stages)
+    other = replace(row, arranged=partial(merged_early, sizes=HEADS))
+    assert len(row.stages) == len(other.stages) == count == len(row.checkpoints)
+
+
+def test_what_is_made_of_the_same_products_follows_each_other() -> None:
+    def sums(Q: Any, K: Any, dO: Any, V: Any) -> tuple[Any, ...]:
+        S = cd.exp(cd.einsum("q d, x d -> q x", Q, K))
+        P = S * cd.einsum("q d, x d -> q x", dO, V)
+        dQ, dK = cd.einsum("q x, x d -> q d", P, K), cd.einsum("q x, q d -> x d", P, Q)
+        of_rows = cd.sum(dQ, "d"), cd.sum(dK, "d")
+        return *of_rows, cd.einsum("q x, q d -> x d", S, dO)
+
+    row = RecomputedStages(cd.algorithm("q d, x d, q d, x d")(sums).diagram, saves=lambda box: "d" in box.cod[0].names)
+    assert [str(row.types[w]) for w in row.checkpoints] == ["[q d]", "[x d]", "[x d]", "[q]", "[x]"]
 
 
 @pytest.mark.slow
