@@ -18,8 +18,9 @@ from catdiag.category.substitution import inline
 from catdiag.planner.equal_segments import EqualSegments, SegmentClass, SegmentNames
 from catdiag.planner.function_calls import called_schedules
 from catdiag.planner.graph_segments import Span, StageSequence, cheapest_cuts
-from catdiag.planner.kernel_candidates import KernelTimer, PlanTarget, RooflineBound, roofline_bound, timed_schedules
+from catdiag.planner.kernel_candidates import KernelTimer, PlanTarget, timed_schedules
 from catdiag.planner.library_products import library_product, products_of_products, with_library
+from catdiag.planner.roofline import RooflineBound, roofline_bound
 from catdiag.rewrite.contraction_order import Reassociation
 from catdiag.schedule.live_ranges import multiplies
 from catdiag.solvers.z3 import Z3

@@ -17,8 +17,9 @@ from dataclasses import dataclass, field, replace
 
 from catdiag.category.diagram import Diagram, of_graph
 from catdiag.category.types import Axis, Size
-from catdiag.planner.kernel_candidates import KernelTimer, PlanTarget, RooflineBound
+from catdiag.planner.kernel_candidates import KernelTimer, PlanTarget
 from catdiag.planner.plan import KernelPlan, spelled_out
+from catdiag.planner.roofline import RooflineBound
 from catdiag.rewrite.derivation import Derivation
 from catdiag.rewrite.local_sizes import sizes_in
 from catdiag.rewrite.matching.unify import Unifier, put_sizes

@@ -13,13 +13,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from catdiag.category.diagram import Diagram, Graph
-from catdiag.category.index_maps import View
+from catdiag.category.diagram import Diagram
 from catdiag.category.ops import FoldOp, GroupOp
 from catdiag.category.substitution import inline
 from catdiag.category.types import BYTES, size_value
@@ -31,13 +30,11 @@ from catdiag.planner.kernel_drafts import KernelDraft, drafts, window_axes
 from catdiag.planner.plan import FUNCTION, TORCH, KernelPlan
 from catdiag.planner.resources.block_resources import ceil_div
 from catdiag.planner.tile_search import SHORTEST_BLOCK, Choice, Found, some
-from catdiag.planner.time_model.matrix_units import peak_flops_per_s
 from catdiag.planner.time_model.timing import Timing
 from catdiag.planner.time_model.triton_backend import unoverlapped_seconds
 from catdiag.schedule.accumulation import added_results
-from catdiag.schedule.kernel_analysis import given_sizes, measure
+from catdiag.schedule.kernel_analysis import given_sizes
 from catdiag.schedule.lowered_kernel import LoweredKernel
-from catdiag.schedule.placement import two
 from catdiag.util.errors import CatdiagError, DoesNotFit, NotGroupable, NotStreamable
 
 FEW = 4
@@ -284,45 +281,3 @@ def _preferred(option: KernelTimer, sizes: Mapping[str, int]) -> int:
     blocks = [size for name, size in option.choice.tiles.items() if name.startswith("s_")]
     axes = [sizes.get(axis, 0) for axis, _ in streams]
     return 0 if streams and any(b < a for b, a in zip(blocks, axes, strict=False)) else 1 + len(streams)
-
-
-@dataclass(frozen=True)
-class RooflineBound:
-    """The seconds that no schedule of a kernel takes less than: to load and save arrays, and to multiply."""
-
-    memory_s: float
-    tensor_s: float
-
-    @property
-    def seconds(self) -> float:
-        """The time of both at once, in seconds."""
-        return max(self.memory_s, self.tensor_s)
-
-
-def roofline_bound(piece: Diagram, target: PlanTarget) -> RooflineBound:
-    """Seconds that no schedule of a piece takes less than, by the model of `catdiag.planner.time_model`: each array
-    that comes or goes crosses the edge to HBM once, and all products are done once.
-
-    Of arrays that are read in place, at computed positions, a kernel may load less: they count nothing.
-    """
-    chip, sizes = target.chip, target.sizes_of(piece)
-    seconds, bytes_moved = 0.0, 0.0
-    only = _only_viewed(inline(piece).graph)
-    for kernel in measure(piece, target.dtype, places=replace(two(), peaks=False)).kernels:
-        bytes_moved += sum(float(t.size.value(sizes)) for t in kernel.transfers if not t.region and t.wire not in only)
-        rate = peak_flops_per_s(kernel.contractions, chip)
-        if rate:
-            products = sum(float(a.value(sizes)) for (name, _), a in kernel.work.items() if name == "tensor")
-            seconds += products / (rate * chip.sustained["tensor"])
-    return RooflineBound(bytes_moved / chip.sustained_hbm_bytes_per_s, seconds)
-
-
-def _only_viewed(graph: Graph) -> set[int]:
-    """The inputs of a graph that are read at computed positions, and nowhere else."""
-    found: set[int] = set()
-    else_: set[int] = set(graph.outputs)
-    for node in graph.nodes:
-        for k, w in enumerate(node.inputs):
-            viewed = isinstance(node.box.op, View) and k < len(node.box.op.reads) and node.box.op.reads[k].at
-            (found if viewed else else_).add(w)
-    return found - else_

@@ -17,9 +17,9 @@ from catdiag.category.diagram import diagram_of
 from catdiag.category.ops import Const, GroupOp, Index, SizeOf
 from catdiag.draw.plots.roofline_plot import roofline_of
 from catdiag.planner.graph_segments import StageSequence, cheapest_cuts
-from catdiag.planner.kernel_candidates import roofline_bound
 from catdiag.planner.multi_kernel_plan import Plan, one_kernel
 from catdiag.planner.partition import PartitionSearch, searching
+from catdiag.planner.roofline import roofline_bound
 from catdiag.rewrite.local_sizes import sizes_in
 from catdiag.schedule.live_ranges import is_view
 

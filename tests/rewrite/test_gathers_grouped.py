@@ -10,7 +10,8 @@ import pytest
 import catdiag as cd
 from catdiag.category.diagram import diagram_of
 from catdiag.category.ops import GroupOp
-from catdiag.planner.kernel_candidates import PlanTarget, roofline_bound
+from catdiag.planner.kernel_candidates import PlanTarget
+from catdiag.planner.roofline import roofline_bound
 from tests.gathers import mixed, permuted
 
 
