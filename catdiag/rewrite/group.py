@@ -13,7 +13,7 @@ from typing import Any
 from catdiag.category import ops
 from catdiag.category.diagram import Diagram, Graph, Node, of_graph, with_boxes
 from catdiag.category.graph_writer import GraphWriter, part_of
-from catdiag.category.op_facts import monoid_of, moves_positions
+from catdiag.category.op_facts import monoid_of, moves_positions, reduced_axes
 from catdiag.category.ops import Box, Operation, bodies, op_fact, op_row
 from catdiag.category.resizing import with_sizes
 from catdiag.category.substitution import inline
@@ -173,16 +173,20 @@ def groupable(diagram: Diagram) -> list[str]:
     >>> groupable(of_box(reduce_box("sum", "x", ArrayType((Axis("q"), Axis("x"))))))
     ['q']
     """
-    found, (flat, _) = [], without_final_reshapes(inline(diagram))
-    permuted = _permuted(flat)
-    for name in dict.fromkeys(n for ty in flat.cod for n in ty.names if n not in permuted):
-        try:
-            checked = _checked(flat, [name])
-        except (NotGroupable, AxisError):
-            continue
-        if not any(_concatenates(checked.inner.nodes[place].box) for place in checked.outside):
-            found.append(name)
-    return found
+    flat, _ = without_final_reshapes(inline(diagram))
+    left_out = _permuted(flat) | {name for box in flat.boxes for name in reduced_axes(box)}
+    names = dict.fromkeys(n for ty in flat.cod for n in ty.names if n not in left_out)
+    mapped = [name for name in names if all(ty.axis(name) is not None for ty in flat.cod)]
+    return mapped if _groups(flat, mapped) else [name for name in mapped if _groups(flat, [name])]
+
+
+def _groups(flat: Diagram, names: Sequence[str]) -> bool:
+    """Whether a flat diagram may be grouped over axes together, with no array concatenated before the group."""
+    try:
+        checked = _checked(flat, names)
+    except (NotGroupable, AxisError):
+        return False
+    return not any(_concatenates(checked.inner.nodes[place].box) for place in checked.outside)
 
 
 def _permuted(flat: Diagram) -> set[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
-from catdiag.category.diagram import Diagram
+from catdiag.category.diagram import Diagram, Graph, of_graph
 from catdiag.category.ops import SizeOf, tiled_axes
 from catdiag.category.traversal import all_diagrams
 from catdiag.category.types import size_symbols
@@ -33,12 +33,16 @@ def sizes_in(diagram: Diagram) -> set[str]:
     >>> sorted(sizes_in(id(Ty(ArrayType((Axis("q"), Axis("d", 3), Axis("x") * Axis("y")))))))
     ['q', 'x', 'y']
     """
+    return set(diagram.graph.cached(_sizes_in))
+
+
+def _sizes_in(graph: Graph) -> frozenset[str]:
     found: set[str] = set()
-    for item in all_diagrams(diagram):
+    for item in all_diagrams(of_graph(graph)):
         for ty in item.graph.wire_types():
             found.update(*(size_symbols(axis.size) for axis in ty.axes))
         for box in item.boxes:
             found.update(symbol for _, symbol in tiled_axes(box.op))
             if isinstance(box.op, SizeOf):
                 found |= size_symbols(box.op.size)
-    return found
+    return frozenset(found)

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from catdiag.category.diagram import Diagram, Graph, Node
+from catdiag.category.diagram import Diagram, Graph, Node, of_graph
 from catdiag.category.integer_polynomial import ONE, IntPolynomial
 from catdiag.category.ops import Box, FoldOp, GroupOp, Map, SizeOf, array_name, tiled_axes
 from catdiag.category.substitution import inline
@@ -102,6 +102,11 @@ def given_sizes(diagram: Diagram) -> set[str]:
     >>> sorted(given_sizes(scaled.stream("x").group("q").diagram))
     ['q', 'x']
     """
+    return set(diagram.graph.cached(_given_sizes))
+
+
+def _given_sizes(graph: Graph) -> frozenset[str]:
+    diagram = of_graph(graph)
     found = {s for ty in inline(diagram).graph.wire_types() for axis in ty.axes for s in size_symbols(axis.size)}
     numbers, local = set[str](), set[str]()
     for box in all_boxes(diagram):
@@ -109,7 +114,7 @@ def given_sizes(diagram: Diagram) -> set[str]:
         local |= {symbol for _, symbol in tiled_axes(box.op)}
         if isinstance(box.op, SizeOf):
             numbers |= size_symbols(box.op.size)
-    return found | (numbers - local)
+    return frozenset(found | (numbers - local))
 
 
 def measure(
