@@ -7,7 +7,8 @@ the semantics is wrong, and no theorem is returned.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -60,16 +61,13 @@ def examined(
         return checker.examined(theorem), None
     search = CounterexampleSearch(statement, _TRIES, _OPERATIONS, 1, ())
     found = search.examine(_shapes(search, checker.hypotheses), _COUNT)
-    for point in found.points:
+    for point in _of_parts(statement, found.points) if checker.cuts else found.points:
         witness = as_data(point, search)
-        try:
+        # It raises KernelError for what is no input of these sorts: a search that goes wrong proves nothing.
+        met((), search.declared, witness)
+        with suppress(KernelError):
             theorem = checker.witnessed(theorem, search.declared, witness)
-        except KernelError:
-            # It raises KernelError for what is no input of these sorts: a search that goes wrong proves nothing.
-            if met(checker.hypotheses, search.declared, witness, checker.cuts):
-                raise
-            continue
-        break
+            break
     else:
         # An input that does not certainly meet the hypotheses says nothing about the theorem.
         return checker.examined(theorem), None
@@ -82,6 +80,15 @@ def examined(
             "what was proved is false on these numbers: this is an error of catdiag, please report it", counterexample
         )
     return theorem, witness
+
+
+def _of_parts(statement: Mapping[str, Any], points: Sequence[TrialPoint]) -> Iterator[TrialPoint]:
+    """Inputs of a program of parts, behind the first of them one of the smallest sizes: the checker evaluates all that
+    parts make, which may be too much at others."""
+    yield from points[:1]
+    least = CounterexampleSearch(statement, _TRIES, _OPERATIONS, 1, ())
+    yield from least.examine(meeting(least.symbols, least.assume, count=1), 1).points
+    yield from points[1:]
 
 
 def _shapes(search: CounterexampleSearch, hypotheses: Sequence[Obligation]) -> list[dict[str, int]]:
