@@ -340,7 +340,8 @@ class _Reassociation:
             one, two = (factors[k] for k in pair)
             rest = [k for k in range(len(factors)) if k not in pair]
             inner, others = (one & two) - result, set().union(*(factors[k] for k in rest))
-            if (one - two) & result and (two - one) & result and inner & others and inner - others:
+            scaled = all(factors[k] - result <= inner for k in rest if factors[k] & inner)  # no further products
+            if scaled and (one - two) & result and (two - one) & result and inner & others and inner - others:
                 if self.scales == LAST:
                     return [1 << pair[0] | 1 << pair[1]]
                 scales = [sum(1 << n for n in rest if factors[n] <= factors[k]) for k in pair]

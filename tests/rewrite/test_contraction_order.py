@@ -264,6 +264,16 @@ def test_products_of_8_bits_in_blocks_read_them_as_they_are_stored(scaled_blocks
     assert "tl.dot(X_tile, _transposed(W_tile, compiled))" in text
 
 
+def test_weights_of_attention_are_no_scales_of_its_heads() -> None:
+    """They have the axis of heads, along which values and the weights after them are multiplied, and one of their
+    own."""
+    program = cd.algorithm("h q x, h x d, h d o -> q o", name="heads")(
+        lambda P, V, W: cd.einsum("h q d, h d o -> q o", cd.einsum("h q x, h x d -> h q d", P, V), W)
+    )
+    forms = equal_forms(program.diagram, {"h": 8, "q": 64, "x": 64, "d": 32, "o": 256})
+    assert not any(form.action.scales for form in forms)
+
+
 def test_a_scale_that_fits_both_factors_is_applied_once() -> None:
     """Scores of heads that are mixed: a number is a scale of queries as well as of keys."""
     mixed = cd.algorithm("g h, h q d, h x d,  -> g q x", name="mixed_heads")(
