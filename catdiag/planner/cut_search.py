@@ -15,9 +15,10 @@ from catdiag.category.diagram import Diagram
 from catdiag.category.index_maps import Reindex
 from catdiag.category.ops import Call
 from catdiag.category.substitution import inline
+from catdiag.planner.cheapest_cuts import cheapest_cuts
 from catdiag.planner.equal_segments import EqualSegments, SegmentClass, SegmentNames
 from catdiag.planner.function_calls import called_schedules
-from catdiag.planner.graph_segments import Span, StageSequence, cheapest_cuts
+from catdiag.planner.graph_segments import Span, StageSequence
 from catdiag.planner.kernel_candidates import KernelTimer, PlanTarget, timed_schedules
 from catdiag.planner.library_products import library_product, products_of_products, with_library
 from catdiag.planner.roofline import RooflineBound, roofline_bound
@@ -252,7 +253,7 @@ class CutSearch:
 
     def _whole_is_tried(self) -> bool:
         """Whether one kernel of everything is tried: where the row is not long, or it is asked for."""
-        return self.max_cuts == 0 or self.full_span[1] <= 2 * MOST
+        return self.max_cuts == 0 or not self._is_long
 
     def _pays(self, span: Span) -> bool:
         """Whether a kernel takes no more than `HOPELESS` times the time of its stages in several kernels, or of its

@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any
 from catdiag.category.diagram import Diagram, HasDiagram, diagram_of
 from catdiag.category.types import size_symbols
 from catdiag.optimum.crossover import crossover
-from catdiag.planner.graph_segments import Span, StageSequence, cheapest_cuts, spans
+from catdiag.planner.cheapest_cuts import cheapest_cuts
+from catdiag.planner.graph_segments import Span, StageSequence, spans
 from catdiag.planner.kernel_drafts import REFUSED, cut
 from catdiag.planner.kernel_schedules import KernelSchedules, Schedule, at_large, count_kernel
 from catdiag.rewrite.derivation import Derivation

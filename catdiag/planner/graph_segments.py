@@ -4,7 +4,8 @@ A stage is a box at work, as the user wrote it: named boxes stay whole. A functi
 with inputs that have fewer axes (a weight, a bias), goes with the box that makes that array, where it alone reads it:
 as many values cross before as after it, so that to cut there gives nothing; and where one box reads its result, it goes
 with that box. Not with a sum over one-hot rows, which a kernel may add to memory row by row. To products only functions
-of one array are joined, since torch may compute products alone. Views, parts of inputs, positions, sizes, and
+of one array are joined, since torch may compute products alone; functions that follow each other are one stage
+(`StageSequence._merge_pointwise`). Views, parts of inputs, positions, sizes, and
 integers and conditions of inputs are made again wherever they are read. A result that is a view or a part of an input,
 a view of another result, or made of positions is a stage: a kernel writes it. An uninterpreted box is a stage of its
 own, and what it reads is in memory: a view of other kinds than a transposition is a stage too. A cut is between two
@@ -15,14 +16,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import pairwise
 
 from catdiag.category.diagram import Diagram, Graph, Node, of_graph, reachable
 from catdiag.category.graph_writer import GraphWriter, part_of
 from catdiag.category.op_facts import elementwise, reverses
-from catdiag.category.ops import Box, Call, Einsum, Generic, GroupOp, array_name, bodies, numbered
+from catdiag.category.ops import Box, Call, Einsum, Generic, GroupOp, View, array_name, bodies, numbered
 from catdiag.category.substitution import inline
 from catdiag.category.types import STORED
 from catdiag.planner.saved_views import inlined, saved_views
@@ -38,8 +39,6 @@ from catdiag.schedule.stored_types import element_types, output_names, rest_type
 
 Span = tuple[int, int]
 """The stages of a segment: the first, and that after the last."""
-Way = tuple[float, tuple[Span, ...]]
-"""A way to cut a row: what it costs, and its segments."""
 
 
 def pointwise(box: Box) -> bool:
@@ -150,10 +149,10 @@ class StageSequence:
                 self.stages.append([*before, place])
         if self.order != "stored":
             self._order_stages()
+        self._merge_pointwise(readers, ends)
         self._last: dict[int, int] = {}  # the last stage that reads an array
         for w, places in readers.items():
-            found = [self.stage[place] for place in places if place in self.stage]
-            if found:
+            if found := [self.stage[place] for place in places if place in self.stage]:
                 self._last[w] = max(found)
         self._segments: dict[Span, Segment] = {}
         self._types: dict[str | frozenset[tuple[str, str]], dict[str, str]] = {}
@@ -174,6 +173,38 @@ class StageSequence:
         places_of = {k: n for n, k in enumerate(order)}
         self.stages = [self.stages[k] for k in order]
         self.stage = {place: places_of[k] for place, k in self.stage.items()}
+
+    def _merge_pointwise(self, readers: Mapping[int, Collection[int]], ends: AbstractSet[int]) -> None:
+        """Makes functions at every index one stage that follow each other and of which only the last is read by others:
+        to cut between them gives nothing. `readers` are the places that read an array, `ends` arrays that are
+        results."""
+        blocks: list[list[int]] = []
+        for k in reversed(range(len(self.stages))):
+            made = [self.first[p] + port for p in self.stages[k] for port in range(len(self.graph.nodes[p].box.cod))]
+            read_in = {self.stage[p] for w in made for p in readers.get(w, ()) if p in self.stage} - {k}
+            if (
+                blocks
+                and read_in
+                and read_in <= set(blocks[-1])
+                and not ends & set(made)
+                and self._inlines(k, blocks[-1])
+            ):
+                blocks[-1].insert(0, k)
+            else:
+                blocks.append([k])
+        self.stages = [[p for k in block for p in self.stages[k]] for block in reversed(blocks)]
+        self.stage = {p: k for k, places in enumerate(self.stages) for p in places}
+
+    def _inlines(self, k: int, block: Sequence[int]) -> bool:
+        """Whether stages make entries in so many places that each of `k`, a function at every index or a part of an
+        array, is read once, or along an axis of a fixed length."""
+        nodes, last = self.graph.nodes, self.stages[block[-1]]
+        if not all(pointwise(nodes[p].box) for p in last):
+            return False
+        if not all(pointwise(nodes[p].box) or isinstance(nodes[p].box.op, View) for p in self.stages[k]):
+            return False
+        own = {name for p in self.stages[k] for ty in nodes[p].box.cod for name in ty.names}
+        return all(a.name in own or isinstance(a.size, int) for ty in nodes[last[-1]].box.cod for a in ty.axes)
 
     def reordered(self, most: int) -> list[StageSequence]:
         """The row with pointwise stages first, and depth first where it has no more than `most` stages, if these are
@@ -421,72 +452,3 @@ def _named_boxes_whole(diagram: Diagram) -> Diagram:
 def spans(count: int, most: int) -> Sequence[Span]:
     """The segments of a row of `count` stages that have `most` of them at the most."""
     return [(i, j) for i in range(count) for j in range(i + 1, min(count, i + most) + 1)]
-
-
-def cheapest_cuts(
-    count: int,
-    cost: Callable[[Span], float | None],
-    *,
-    kernels: int | None,
-    between: float,
-    most: int | None = None,
-) -> dict[int, Way]:
-    """The cheapest ways to cut a row of `count` stages, by dynamic programming.
-
-    `cost` is that of a segment (None: it is no kernel), `between` that of each cut. For each number of kernels up to
-    `kernels` the cheapest way of so many, where there is one; with `kernels` left out that of any number, under 0. Of
-    ways that cost the same the one of fewer kernels, then the one that cuts earlier. Segments have `most` stages at
-    most, but for the whole row.
-
-    >>> cheapest_cuts(3, lambda span: (span[1] - span[0]) ** 2, kernels=2, between=1)
-    {1: (9, ((0, 3),)), 2: (6, ((0, 1), (1, 3)))}
-    >>> cheapest_cuts(3, lambda span: (span[1] - span[0]) ** 2, kernels=None, between=1)
-    {0: (5, ((0, 1), (1, 2), (2, 3)))}
-    """
-    found: dict[int, Way] = {}
-    before: list[_Path | None] = [_Path(0, 0), *[None] * count]
-    for used in range(1, 2 if kernels is None else kernels + 1):
-        row: list[_Path | None] = [None] * (count + 1)
-        if kernels is None:  # any number will do: one row serves for all
-            row[0], before = before[0], row
-        for end in range(1, count + 1):
-            first = 0 if most is None else max(0, end - most)
-            for start in (*((0,) if first and end == count else ()), *range(first, end)):
-                reached = before[start]
-                if reached is None or (added := cost((start, end))) is None:
-                    continue
-                total, best = reached.total + (between if start else 0) + added, row[end]
-                if best is not None and best.total < total:
-                    continue
-                option = _Path(total, reached.kernels + 1, reached, start)
-                if best is None or option.before(best):
-                    row[end] = option
-        before = row
-        if (whole := row[count]) is not None:
-            found[0 if kernels is None else used] = whole.total, tuple(pairwise([*whole.starts(), count]))
-    return found
-
-
-@dataclass(frozen=True)
-class _Path:
-    """Kernels of the first stages of a row: what they cost, their number, and those before the last, which begins with
-    the stage `start`."""
-
-    total: float
-    kernels: int
-    others: _Path | None = None
-    start: int = 0
-
-    def starts(self) -> list[int]:
-        """The first stage of each kernel."""
-        found: list[int] = []
-        path: _Path | None = self
-        while path is not None and path.others is not None:
-            found.append(path.start)
-            path = path.others
-        return found[::-1]
-
-    def before(self, other: _Path) -> bool:
-        """Whether it goes before another way to cut the same stages."""
-        mine, its = (self.total, self.kernels), (other.total, other.kernels)
-        return mine < its or (mine == its and self.starts() < other.starts())

@@ -3,9 +3,9 @@
 The row of a diagram's stages (`catdiag.planner.graph_segments`) is cut into kernels of consecutive stages, each with
 the schedule and tiles that are quickest for it (`catdiag.planner.kernel_candidates`). What a way takes is the sum over
 its kernels, and the chip's `kernel_gap_s` between two. The least is a shortest path over the places to cut; a kernel is
-looked at only where a path through what is known of the others, and through a bound for it, would be shortest. One
-kernel of everything is looked at first and always, and taken where it is within 15% of the least. Nothing is proved
-until a way has won: then each of its kernels, and that they mean the diagram together.
+looked at only where a path through what is known of the others, and through a bound for it, would be shortest. Of a
+row that is not long one kernel of everything is looked at first, and taken where it is within 15% of the least. Nothing
+is proved until a way has won: then each of its kernels, and that they mean the diagram together.
 
 Where such a way spends much of its time to save arrays and to load them, ways that recompute them in each kernel that
 reads them are compared with it (`catdiag.planner.recomputed_stages`), by the times of what is written.

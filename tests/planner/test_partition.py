@@ -16,7 +16,9 @@ import catdiag as cd
 from catdiag.category.diagram import diagram_of
 from catdiag.category.ops import Const, GroupOp, Index, SizeOf
 from catdiag.draw.plots.roofline_plot import roofline_of
-from catdiag.planner.graph_segments import StageSequence, cheapest_cuts
+from catdiag.planner.cheapest_cuts import cheapest_cuts
+from catdiag.planner.graph_segments import StageSequence
+from catdiag.planner.kernel_candidates import PlanTarget
 from catdiag.planner.multi_kernel_plan import Plan, one_kernel
 from catdiag.planner.partition import PartitionSearch, searching
 from catdiag.planner.roofline import roofline_bound
@@ -456,3 +458,39 @@ def test_parts_of_inputs_are_read_where_they_are() -> None:
         cd.Program(plan.derivation).run(X, W, sizes={"o": 2, "p": 4}), (X @ W[:2].T, X.T), strict=True
     ):
         assert np.allclose(got, want)
+
+
+def test_functions_that_follow_each_other_are_one_stage() -> None:
+    """Not where others read what is between them, nor where entries would be made many times over."""
+
+    def rotated(W: Any, X: Any, c: Any, s: Any) -> Any:
+        Q = cd.einsum("t e, h d e -> t h d", X, W)
+        return Q * c + cd.tanh(Q) * s
+
+    row = StageSequence(cd.algorithm("h d e, t e, t d, t d -> t h d")(rotated).diagram)
+    assert [row.graph.nodes[places[-1]].box.name for places in row.stages] == ["einsum", "add"]
+
+    def read_twice(A: Any, B: Any, C: Any) -> Any:
+        S = A * B + C * C
+        return S * C, cd.sum(S, "x")
+
+    row = StageSequence(cd.algorithm("q x, q x, q x -> q x, q")(read_twice).diagram)
+    assert [row.graph.nodes[places[-1]].box.name for places in row.stages] == ["add", "mul", "sum[x]"]
+
+    def spread(a: Any, b: Any, C: Any) -> Any:
+        return cd.exp(a / b) * C
+
+    row = StageSequence(cd.algorithm("q, q, q x -> q x")(spread).diagram)
+    assert len(row.stages) == 2
+
+
+def test_rooflines_are_of_what_kernels_move_and_multiply() -> None:
+    sizes = {"q": 256, "x": 512, "d": 64, "a": 128, "b": 256, "c": 64, "t": 128, "v": 4096}
+    for name in ("attention", "matmul", "softmax", "cross_entropy"):
+        program = cd.library.get(name)
+        target = PlanTarget(cd.hardware.H200, sizes)
+        bound, io = roofline_bound(program.diagram, target), program.io(dtype="bf16")
+        bytes_moved = io.transfers.subs({s: sizes[str(s)] for s in io.transfers.free_symbols})
+        assert bound.memory_s == pytest.approx(float(bytes_moved) / cd.hardware.H200.sustained_hbm_bytes_per_s)
+        products = searching(program.diagram, "H200", target.sizes_of(program.diagram)).quickest()
+        assert bound.seconds <= products * (1 + 1e-9)
