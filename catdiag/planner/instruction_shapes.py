@@ -51,7 +51,8 @@ def alignments(kernel: LoweredKernel, chip: Hardware) -> tuple[Alignment, ...]:
     Of a contraction, `rows_and_columns` says which side is which; what is summed is the depth. Where iterations of a
     loop wait for sums along rows, rows are not shared between warps (or warpgroups, where those work on a piece), so
     that each should have whole pieces. The last axis of what groups and loops read is a row of a load: `row_bytes` of
-    it should be whole, but for taps of windows that are read one at a time.
+    it should be whole, but for taps of windows that are read one at a time, and, beside products, for statistics of
+    arrays that are read too.
     """
     names = {*kernel.tiles, *(block for block, _ in kernel.loops)}
     found: dict[Alignment, None] = {}
@@ -70,9 +71,11 @@ def alignments(kernel: LoweredKernel, chip: Hardware) -> tuple[Alignment, ...]:
     windows = [] if kernel.contractions else kernel.gathered_loads
     taps = {name for load in windows for name in load.taps.symbols()}
     for body in kernel.bodies():
+        loaded = [set(ty.names) for ty, buffer in zip(body.graph.dom, body.inputs, strict=True) if buffer is not None]
         for ty, buffer in zip(body.graph.dom, body.inputs, strict=True):
             last = ty.axes[-1].size if ty.axes else 1
-            if last != 1 and last not in taps and buffer is not None and buffer.role != "accumulator":
+            small = bool(kernel.contractions) and any(set(ty.names) < names for names in loaded)
+            if last != 1 and last not in taps and buffer is not None and buffer.role != "accumulator" and not small:
                 want(IntPolynomial.of(last), max(1, chip.row_bytes // buffer.width), "row of a load")
     return tuple(found)
 

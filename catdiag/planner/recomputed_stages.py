@@ -10,7 +10,7 @@ of the size of the scores is in memory.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -24,6 +24,7 @@ from catdiag.planner.kernel_candidates import PlanTarget
 from catdiag.planner.stage_orders import pointwise_first
 from catdiag.prover.composites import made_of, piece
 from catdiag.prover.congruence import has_generators
+from catdiag.rewrite.join_axes import joined
 from catdiag.rewrite.merge_axes import merged_early
 from catdiag.schedule.live_ranges import multiplies
 
@@ -62,6 +63,10 @@ class RecomputedStages(StageSequence):
         self.stages = [[self.maker[w]] for w in self.checkpoints]
         self.stage = {self.maker[w]: k for k, w in enumerate(self.checkpoints)}
 
+    def of(self, diagram: Diagram) -> RecomputedStages:
+        """The row of another diagram with checkpoints of the same kinds."""
+        return RecomputedStages(diagram, saves=self.saves, factors=self.factors, arranged=joined)
+
     def _checkpoints(self) -> list[int]:
         graph, inputs = self.graph, len(self.graph.dom)
         results = {self.root[w] for w in graph.outputs}
@@ -81,7 +86,8 @@ class RecomputedStages(StageSequence):
     def _ordered(self, checkpoints: Collection[int]) -> list[int]:
         """What others need first, in stored order; then the rest, in which arrays with the axes of those needed come
         first and arrays with the same axes follow each other, for kernels to make them together. What is made of
-        products that an earlier one is made of too follows on that one, if it can: one kernel makes these once."""
+        products that an earlier one is made of too follows on that one, if it can, best on one with the same axes: one
+        kernel makes these once."""
         needed = {w for end in checkpoints for w in self._reads(end, checkpoints)}
         before = {name for w in needed for name in self.types[w].names}
         last = [w for w in checkpoints if w not in needed]
@@ -96,9 +102,10 @@ class RecomputedStages(StageSequence):
         order: list[int] = []
         products = {w: self._products(w, checkpoints) for w in checkpoints}
         for w in (*self._needed(sorted(needed), checkpoints), *sorted(last, key=rank)):
-            reads = self._reads(w, checkpoints)
-            after = max((k for k, other in enumerate(order) if products[w] & products[other]), default=len(order))
-            order.insert(1 + max([after, *(order.index(r) for r in reads)]), w)
+            alike = [k for k, other in enumerate(order) if products[w] & products[other]]
+            same = [k for k in alike if set(self.types[order[k]].names) == set(self.types[w].names)]
+            reads = [order.index(r) for r in self._reads(w, checkpoints)]
+            order.insert(1 + max([max(same or alike or [len(order)]), *reads]), w)
         return order
 
     def _products(self, wire: int, known: Collection[int]) -> set[int]:
@@ -202,18 +209,24 @@ def recomputed_rows(
             round_trip_s(row.types[w], target) for w, box in spared.items() if not (multiplies(box) and saves(box))
         )
         if gain > WORTH * seconds:
-            made = RecomputedStages(row.diagram, saves=saves)
+            made = RecomputedStages(row.diagram, saves=saves, arranged=joined)
             if len(made.stages) > 1 and all(made.checkpoints != other.checkpoints for other in found):
                 found.append(made)
                 if merged_early(made.diagram, target.sizes) is not made.diagram:
-                    found.append(replace(made, arranged=partial(merged_early, sizes=target.sizes)))
+                    found.append(replace(made, arranged=partial(_merged, sizes=target.sizes)))
     most = max((round_trip_s(ty, target) for ty in (*graph.dom, *row.diagram.cod)), default=0.0)
     saved_s = {w: round_trip_s(row.types[w], target) for w in spared}
     read = {row.root[w] for node in graph.nodes if multiplies(node.box) for w in node.inputs}
     if sum(s for w, s in saved_s.items() if w not in read or s > most) > WORTH_OF_FACTORS * seconds:
         small = partial(_is_small, target=target, most_s=most)
-        found.append(RecomputedStages(row.diagram, saves=partial(costs_more, target=target), factors=small))
+        saves = partial(costs_more, target=target)
+        found.append(RecomputedStages(row.diagram, saves=saves, factors=small, arranged=joined))
     return found
+
+
+def _merged(kernel: Diagram, sizes: Mapping[str, int]) -> Diagram:
+    """A kernel with axes joined, and further summed axes merged."""
+    return merged_early(joined(kernel), sizes)
 
 
 def _is_small(ty: ArrayType, target: PlanTarget, most_s: float) -> bool:

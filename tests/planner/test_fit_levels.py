@@ -158,6 +158,18 @@ def test_pieces_are_named_and_kept():
     assert short.tiles["g_c"] in (1, 2, 4, 7)  # no multiple fits in the axis: it is whole, or in smaller pieces
 
 
+def test_statistics_ask_for_no_whole_rows_beside_products():
+    """Groups need not have all heads, along which the statistics of rows happen to be stored last."""
+
+    def weighted(Q, K, m):
+        return cd.einsum("q h x, x d -> q h d", cd.exp(cd.einsum("q h d, x d -> q h x", Q, K) - m), K)
+
+    program = cd.algorithm("q h d, x d, q h")(weighted).stream("x").group("q h")
+    kernel = measure(diagram_of(program), "bf16", registers=True).kernels[0]
+    wanted = by_symbol(alignments(kernel, hardware.H200))
+    assert "g_h" not in wanted and wanted["g_h*g_q"] == {"matrix rows": 64}
+
+
 def test_next_best_choices_say_what_they_cost():
     plan = fit(HEADS, "H100", {**LONG, "b": 2, "h": 16, "d": 128})
     assert 0 < len(plan.next_best) <= 5
