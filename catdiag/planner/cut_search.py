@@ -286,7 +286,9 @@ class CutSearch:
     def _quickest_path(self, enough_s: float) -> tuple[Span, ...]:
         if self.multi_kernel:
             return self.shortest_path(True, enough_s)[1]
-        one = self.seconds(self.full_span) if self._whole_is_tried() else math.inf
+        one = math.inf
+        if self._whole_is_tried() and (math.isinf(enough_s) or self._roofline(self.full_span).seconds < enough_s):
+            one = self.seconds(self.full_span)
         total, option = self.shortest_path(False, enough_s)
         return (self.full_span,) if one <= CLOSE * total and not math.isinf(one) else option
 

@@ -11,18 +11,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import Self, TypeVar
 
 from catdiag.category.diagram import Diagram
 from catdiag.planner.cut_search import NEARLY, CutSearch
 from catdiag.planner.equal_segments import DerivedKernel, NamedKernel, SegmentClass
 from catdiag.planner.fit import emitted_seconds, fit
 from catdiag.planner.function_calls import function_plan
-from catdiag.planner.graph_segments import Span
+from catdiag.planner.graph_segments import Span, StageSequence
 from catdiag.planner.kernel_candidates import KernelTimer, PlanTarget
 from catdiag.planner.kernel_drafts import REFUSED, fresh_tiles, proved
 from catdiag.planner.library_products import library_plan
 from catdiag.planner.plan import FUNCTION, TORCH, KernelPlan
+from catdiag.rewrite.contraction_order import Reassociation
 from catdiag.rewrite.derivation import Derivation
 from catdiag.rewrite.list_states import resized
 from catdiag.rewrite.local_sizes import sizes_in
@@ -33,6 +34,8 @@ from catdiag.util.errors import CatdiagError, DoesNotFit, NotFusable
 SLOWER = 1.3
 """A kernel that takes so many times as long as it is written as by the ideal model, each with the time from one kernel
 to the next, is compared with others by what all of them take as they are written."""
+WRITTEN = 3
+"""Kernels for each stage that are written at most to find out whether it pays to recompute arrays."""
 T = TypeVar("T")
 CALLED_PLANS: dict[str, Callable[[Diagram, PlanTarget], KernelPlan]] = {TORCH: library_plan, FUNCTION: function_plan}
 """The plans of kernels that are called, by who computes them."""
@@ -88,20 +91,36 @@ class EmittedKernelSearch(CutSearch):
     _take_refused: bool = False
     """Whether schedules that were not proved are taken where no other is left, since no way is proved."""
 
-    def settled(self, limit_s: float) -> float:
+    def over(self, row: StageSequence, form: Reassociation | None) -> Self:
+        """A search over another row of the same program, which is of a form of it."""
+        return replace(
+            self, row=row, form=form, _known={}, _segments={}, _worth={}, _left_out=set(), _least_s={}, _timed_count=0,
+            _retimed_stages=set(), _timed_ways=[],
+        )  # fmt: skip
+
+    def settled(self, limit_s: float, known_s: float) -> float:
         """Gives kernels the seconds that they take as they are written, in place of the ideal model's, until those of
-        the quickest way have them; what it takes, infinite where that is not below `limit_s`, or nothing is written."""
-        while (option := self.chosen(limit_s)) and self.total(option) < limit_s:
-            emitted = True
-            for span in option:
-                known = self._class_of(span)[0]
-                if isinstance(known.schedules, list) and not known.schedules[0].times_emitted:
-                    self._time_emitted(span)
-                    emitted = False
-            if emitted:
+        the quickest way have them; what it takes, infinite where that is not below `limit_s`, or nothing is written, or
+        where it is not below `known_s` before: what another way takes as far as is known of both. Infinite too where
+        more than `WRITTEN` kernels for each stage were written and took longer."""
+        option = self.chosen(min(limit_s, known_s))
+        if not option or self.total(option) >= known_s:
+            return math.inf
+        left = WRITTEN * len(self.row.stages)
+        while left > 0 and (option := self.chosen(limit_s)) and self.total(option) < limit_s:
+            todo = [span for span in option if not self._has_emitted_seconds(span)]
+            if not todo:
                 return self.total(option)
+            for span in todo:
+                self._time_emitted(span)
+            left -= len(todo)
             self._forget()
         return math.inf
+
+    def _has_emitted_seconds(self, span: Span) -> bool:
+        """Whether the seconds of a kernel are those that it takes as it is written, or there is none."""
+        found = self._class_of(span)[0].schedules
+        return not isinstance(found, list) or found[0].times_emitted
 
     def kernels(self, option: tuple[Span, ...]) -> list[DerivedKernel]:
         """The kernels of a way, each proved. Raises what the first has that does not fit, or was not proved."""

@@ -308,31 +308,22 @@ class PartitionSearch(EmittedKernelSearch):
         rows: list[tuple[RecomputedStages, Reassociation | None]] = [
             (row, self.form) for row in recomputed_rows(self.row, saved, found.time_s, self.target)
         ]
+        masks = any(self.row.free[w] and ty.element == "bool" for w, ty in enumerate(self.row.types))
         merged = self.form is not None and bool(self.form.action.merged)
-        for row, form in rows if merged else ():  # loops over merged axes skip no masked blocks
+        for row, form in rows if merged and masks else ():  # loops over merged axes skip no masked blocks
             assert form is not None
             plain = row.of(form.source)
             if all(other is not None or made.checkpoints != plain.checkpoints for made, other in rows):
                 rows = [*rows, (plain, None)]
-        limit = found.time_s * (MORE_SAVED if saves_more(self.row, saved, self.target) else 1)
-        others = [
-            replace(
-                self,
-                row=row,
-                form=form,
-                otherwise=None,
-                _known={},
-                _segments={},
-                _worth={},
-                _left_out=set(),
-                _least_s={},
-                _timed_count=0,
-                _retimed_stages=set(),
-                _timed_ways=[],
-            )
-            for row, form in rows
-        ]
-        timed = [(other.settled(limit), k) for k, other in enumerate(others)]
+        factor = MORE_SAVED if saves_more(self.row, saved, self.target) else 1
+        limit, known_s = factor * found.time_s, factor * self.total(self._taken)
+        others = [replace(self.over(row, form), otherwise=None) for row, form in rows]
+        timed: list[tuple[float, int]] = []
+        for k, other in enumerate(others):  # what does not pay with separate axes does not with merged ones
+            vain = [
+                m for seconds, m in timed if math.isinf(seconds) and rows[m][0].checkpoints == rows[k][0].checkpoints
+            ]
+            timed.append((math.inf if vain else other.settled(limit, known_s), k))
         for seconds, k in sorted(timed):
             if math.isinf(seconds):
                 break
