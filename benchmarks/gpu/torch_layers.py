@@ -31,9 +31,11 @@ FILE = "torch_layers.json"
 
 def layers() -> Mapping[str, Callable[[], tuple[Any, tuple[Any, ...]]]]:
     """The layers, each with example inputs, by name."""
-    from benchmarks.gpu.layer_modules import convolution_layers, gather_layers, transformer_layers
+    from benchmarks.gpu.layer_modules import convolution_layers, gather_layers, pair_layers, transformer_layers
 
-    return {**transformer_layers.LAYERS, **convolution_layers.LAYERS, **gather_layers.LAYERS}
+    return {
+        **transformer_layers.LAYERS, **convolution_layers.LAYERS, **gather_layers.LAYERS, **pair_layers.LAYERS
+    }  # fmt: skip
 
 
 def made(name: str) -> tuple[Any, tuple[Any, ...]]:

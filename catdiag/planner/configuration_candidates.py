@@ -174,7 +174,7 @@ class Candidates:
     def _packed(self, side: IntPolynomial, grid: Mapping[str, Any]) -> Any:
         """Whether a side of a product is `packed`."""
         lengths = {n: self._lengths[n] for n in sorted(side.symbols() & set(grid)) if n in self._lengths}
-        return packed(lengths, self._cuts_of_rows, grid)
+        return packed(lengths, cuts_of_rows(self.search.diagram, self.search.full(self.search.sizes), every=True), grid)
 
     @cached_property
     def _lengths(self) -> dict[str, int]:

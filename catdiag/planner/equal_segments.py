@@ -144,13 +144,15 @@ class EqualSegments:
 
 
 def _axes(diagram: Diagram, known: Mapping[str, str]) -> Iterator[Axis]:
-    """The axes of a kernel, in loops and groups too, that have these names; each once."""
+    """The axes of a kernel, and the parts of these, that have these names; each once."""
     found: set[str] = set()
-    for ty in diagram.graph.wire_types():
-        for axis in ty.axes:
-            if axis.name in known and axis.name not in found:
-                found.add(axis.name)
-                yield axis
+    todo = [axis for ty in diagram.graph.wire_types() for axis in ty.axes]
+    while todo:
+        axis = todo.pop()
+        todo += axis.parts
+        if axis.name in known and axis.name not in found:
+            found.add(axis.name)
+            yield axis
 
 
 def _leaves(size: Size) -> Sequence[str]:

@@ -17,15 +17,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 
 from catdiag.category.diagram import Diagram, Graph, Node, of_graph, reachable
 from catdiag.category.graph_writer import GraphWriter, part_of
 from catdiag.category.op_facts import elementwise, reverses
 from catdiag.category.ops import Box, Call, Einsum, Generic, GroupOp, View, array_name, bodies, numbered
 from catdiag.category.substitution import inline
-from catdiag.category.types import STORED
+from catdiag.category.types import STORED, ArrayType
+from catdiag.planner.operand_layouts import CopiedGraph, with_copies
 from catdiag.planner.saved_views import inlined, saved_views
 from catdiag.planner.stage_orders import StageOrder, depth_first, pointwise_first
 from catdiag.prover.congruence import has_generators
@@ -81,7 +82,8 @@ class StageSequence:
     """The stages of a diagram in stored order. `opened` opens named boxes first. In the order "depth" each stage comes
     right after what only it needs, so that a kernel may be of stages between which the program says something else;
     with "pointwise", functions of what is made come before further products, so that one kernel makes all of them.
-    `arranged` gives the form in which one of several kernels is planned, which means the same.
+    `arranged` gives the form in which one of several kernels is planned, which means the same. `copying` adds `copies`
+    of arrays in other orders of axes to the graph, each a stage (`catdiag.planner.operand_layouts`).
 
     >>> import catdiag as cd
     >>> made = cd.algorithm("m k, n k -> m n")(
@@ -96,14 +98,17 @@ class StageSequence:
     opened: bool = False
     order: StageOrder = "stored"
     arranged: Callable[[Diagram], Diagram] = lambda kernel: kernel
+    copying: Callable[[Graph], CopiedGraph] = CopiedGraph
     stages: list[list[int]] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
         flat = inline(self.diagram) if self.opened else _named_boxes_whole(self.diagram)
-        self.graph = reachable(flat.graph)
+        self.uncopied = reachable(flat.graph)
+        copied = self.copying(self.uncopied)
+        self.graph, self.copies, self.origin = copied.graph, copied.copies, copied.origin
         self.types = self.graph.wire_types()
         graph, inputs = self.graph, len(self.graph.dom)
-        self._saved_views = saved_views(graph)
+        self._saved_views = saved_views(graph) | self.copies
         self.free = inlined(graph, self._saved_views)
         self.statistics = statistics(graph)
         self.maker, self.first = graph.makers(), graph.first_wires()
@@ -150,10 +155,8 @@ class StageSequence:
         if self.order != "stored":
             self._order_stages()
         self._merge_pointwise(readers, ends)
-        self._last: dict[int, int] = {}  # the last stage that reads an array
-        for w, places in readers.items():
-            if found := [self.stage[place] for place in places if place in self.stage]:
-                self._last[w] = max(found)
+        stages = {w: [self.stage[p] for p in places if p in self.stage] for w, places in readers.items()}
+        self._last = {w: max(found) for w, found in stages.items() if found}  # the last stage that reads an array
         self._segments: dict[Span, Segment] = {}
         self._types: dict[str | frozenset[tuple[str, str]], dict[str, str]] = {}
         self._crossing: dict[int, tuple[int, ...]] = {}
@@ -212,9 +215,17 @@ class StageSequence:
         orders: tuple[StageOrder, ...] = ("depth", "pointwise") if len(self.stages) <= most else ("pointwise",)
         found = [self]
         for order in orders:
-            row = StageSequence(self.diagram, self.opened, order, arranged=self.arranged)
+            row = StageSequence(self.diagram, self.opened, order, arranged=self.arranged, copying=self.copying)
             found += [row] if all(row.stages != other.stages for other in found) else []
         return found[1:]
+
+    def copied(self, sizes: Mapping[str, int]) -> StageSequence | None:
+        """The row in stored order with copies of arrays that products would read or write entry by entry, if there are
+        such. `sizes` are those of axes."""
+        if self.order != "stored":
+            return None
+        made = replace(self, copying=partial(with_copies, sizes=sizes))
+        return made if made.copies else None
 
     def _names(self) -> dict[int, str]:
         """The names of all arrays: the user's variables, or what makes them; with a number where others that may be
@@ -371,6 +382,8 @@ class StageSequence:
 
         def kind(w: int) -> str:
             w = self.root[w]
+            while w not in ends and self.maker[w] in self.copies:
+                w = self.root[self.graph.nodes[self.maker[w]].inputs[0]]
             if w >= inputs and w not in ends:
                 place = self.maker[w]
                 cast = cast_type(self.graph.nodes[place].box, w - self.first[place])
@@ -394,9 +407,10 @@ class StageSequence:
             self._types[key] = element_types(self.diagram, dtype)
         return self._types[key]
 
-    def composed(self, parts: Iterable[tuple[Span, Diagram]]) -> tuple[Diagram, dict[int, int]]:
+    def composed(self, parts: Iterable[tuple[Span, Diagram]], ordered: bool = False) -> tuple[Diagram, dict[int, int]]:
         """The whole diagram with each segment replaced by a diagram of its type, run as a kernel of its own; and its
-        wires that carry the row's.
+        wires that carry the row's. With `ordered`, between segments each array has its axes in the order in which the
+        graph without copies has it, and is read in its own.
 
         >>> import catdiag as cd
         >>> f = cd.algorithm("q x")(lambda A: cd.exp(A) / cd.sum(cd.exp(A), "x"))
@@ -416,12 +430,22 @@ class StageSequence:
                 wires = range(len(flat.dom))
                 after = range(len(flat.dom), len(flat.dom) + len(flat.cod))
                 inner = Graph(flat.dom, (Node(box, tuple(wires)),), tuple(after))
-            where.update(zip(segment.makes, writer.put(inner, [where[w] for w in segment.reads]), strict=True))
+            reads = [writer.cast(where[w], self.types[w]) for w in segment.reads]
+            outputs = writer.put(inner, reads)
+            if ordered:
+                before = [self._uncopied_types[self.origin.get(w, w)] for w in segment.makes]
+                outputs = list(map(writer.cast, outputs, before))
+            where.update(zip(segment.makes, outputs, strict=True))
         for place in sorted(self._around([w for w in self.graph.outputs if w not in where], set(where))):
             node = self.graph.nodes[place]
-            where.update(enumerate(writer.made(node.box, [where[w] for w in node.inputs]), self.first[place]))
-        graph = writer.graph(where[w] for w in self.graph.outputs)
+            read = [writer.cast(where[w], self.types[w]) for w in node.inputs]
+            where.update(enumerate(writer.made(node.box, read), self.first[place]))
+        graph = writer.graph(writer.cast(where[w], self.types[w]) for w in self.graph.outputs)
         return of_graph(graph, self.diagram.cod, self.diagram.names, self.diagram.title), where
+
+    @cached_property
+    def _uncopied_types(self) -> Sequence[ArrayType]:
+        return self.uncopied.wire_types()
 
     def _around(self, wires: Iterable[int], own: set[int]) -> set[int]:
         """The places of views and values inlined that these wires need, back to arrays."""

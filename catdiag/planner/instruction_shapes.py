@@ -73,7 +73,8 @@ def alignments(kernel: LoweredKernel, chip: Hardware) -> tuple[Alignment, ...]:
     for body in kernel.bodies():
         loaded = [set(ty.names) for ty, buffer in zip(body.graph.dom, body.inputs, strict=True) if buffer is not None]
         for ty, buffer in zip(body.graph.dom, body.inputs, strict=True):
-            last = ty.axes[-1].size if ty.axes else 1
+            axes = buffer.axes if buffer is not None and buffer.axes else ty.axes
+            last = axes[-1].size if axes else 1
             small = bool(kernel.contractions) and any(set(ty.names) < names for names in loaded)
             if last != 1 and last not in taps and buffer is not None and buffer.role != "accumulator" and not small:
                 want(IntPolynomial.of(last), max(1, chip.row_bytes // buffer.width), "row of a load")

@@ -318,7 +318,7 @@ def cut(
     no proof is looked for. Raises NotProvedTogether where it is not proved that they mean the source together.
     """
     kernels = list(parts)
-    whole, wires = row.composed((span, diagram) for span, diagram, _ in kernels)
+    whole, _ = row.composed((span, diagram) for span, diagram, _ in kernels)
     said = f"cut({', '.join(saved)!r})" if saved else "cut()"
     whole = of_graph(whole.graph, whole.cod, whole.names, f"{row.diagram.title or 'it'}.{said}")
     failed = f"the kernels that save {', '.join(saved) or 'nothing'} were not proved to mean "
@@ -330,11 +330,16 @@ def cut(
     if len(kernels) > 1 and (other or source is row.diagram) and not has_generators(source):
         ends: Sequence[int] = range(1, len(kernels) + 1)
         try:
-            if other is None:
+            if other is None and not row.copies:
                 theorem = _together(row, kernels, whole, ask)
             else:
-                stages, ends = _stages(row, [span for span, *_ in kernels], wires, other)
-                theorem = _through(ask, other.opened, whole, stages, [t for *_, t in kernels if t is not None])
+                opened = of_graph(row.uncopied, row.diagram.cod, row.diagram.names) if other is None else other.opened
+                ordered, wires = row.composed(
+                    ((span, diagram) for span, diagram, _ in kernels), ordered=bool(row.copies)
+                )
+                stages, ends = _stages(row, [span for span, *_ in kernels], wires, _written(row, other))
+                known = [t for *_, t in kernels if t is not None]
+                theorem = _through(ask, (opened, ordered), (source, whole), stages, known)
         except OpenPart as error:
             said = f"{kernels_of_part(ends, error.number)}: it stopped at {error.goal}"
             raise NotProvedTogether(f"{failed}: {said}", whole, (said,)) from error
@@ -347,16 +352,25 @@ def cut(
     return Derivation.start(source, ask).then(Cut(saved), whole, theorem, ungrouped=None)
 
 
+def _written(row: StageSequence, other: Reassociation | None) -> dict[int, int]:
+    """For wires of a row, those of the opened source that carry the same, perhaps in another order of axes."""
+    origin = row.origin or {w: w for w in range(len(row.types))}
+    if other is None:
+        return dict(origin)
+    if row.uncopied != other.diagram.graph:
+        return {}
+    known = {made: w for w, made in sorted(other.image.items(), reverse=True)}
+    return {w: known[made] for w, made in origin.items() if made in known}
+
+
 def _stages(
-    row: StageSequence, spans: Sequence[Span], wires: Mapping[int, int], other: Reassociation
+    row: StageSequence, spans: Sequence[Span], wires: Mapping[int, int], written: Mapping[int, int]
 ) -> tuple[list[list[tuple[int, int]]], Sequence[int]]:
-    """Where kernels of another form of a source may be proved apart: the cuts at which all that crosses is in both, as
-    wires of the opened source with those of the kernels; and the number of the last kernel before each, and of all.
+    """Where kernels of another form of a source may be proved apart: the cuts at which all that crosses is `written` in
+    the opened source, as its wires with those of the kernels; and the number of the last kernel before each, and of
+    all.
 
     With what crosses a cut are the results that kernels before it make: those owe what the results do."""
-    written = (
-        {made: w for w, made in sorted(other.image.items(), reverse=True)} if row.graph == other.diagram.graph else {}
-    )
     stages: list[list[tuple[int, int]]] = []
     ends: list[int] = []
     known = {(w, w) for w in range(len(row.graph.dom))}
@@ -383,11 +397,16 @@ def kernels_of_part(ends: Sequence[int], part: int) -> str:
 
 
 def _through(
-    ask: Z3, source: Diagram, whole: Diagram, stages: Iterable[Iterable[tuple[int, int]]], theorems: Sequence[Theorem]
+    ask: Z3,
+    compared: tuple[Diagram, Diagram],
+    sides: tuple[Diagram, Diagram],
+    stages: Iterable[Iterable[tuple[int, int]]],
+    theorems: Sequence[Theorem],
 ) -> Theorem:
-    """That kernels together mean a source, in stages. Raises OpenPart, OpenGoal, KernelError."""
+    """That kernels together mean a source, which are the `sides`, in stages; of the same values as these two are the
+    diagrams that are `compared`. Raises OpenPart, OpenGoal, KernelError."""
     try:
-        return certify_through(ask, source, whole, stages, theorems)
+        return certify_through(ask, *compared, stages, theorems, sides)
     except SolverInterrupted as error:
         raise Interrupted(f"a proof was interrupted: {error}") from error
 

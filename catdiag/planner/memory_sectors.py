@@ -19,6 +19,7 @@ from catdiag.category.integer_polynomial import IntPolynomial
 from catdiag.category.ops import FoldOp, GroupOp
 from catdiag.category.substitution import inline
 from catdiag.category.types import element_bytes
+from catdiag.schedule.array_views import in_memory_order, memory_order, result_order
 
 SECTOR = 32
 """Bytes of a sector."""
@@ -26,22 +27,25 @@ FEW = 4
 """How many times as long as an array the longest one is, for the array not to matter."""
 
 
-def cuts_of_rows(diagram: Diagram, sizes: Mapping[Any, Any]) -> tuple[str, ...]:
+def cuts_of_rows(diagram: Diagram, sizes: Mapping[Any, Any], every: bool = False) -> tuple[str, ...]:
     """The tiles, and the blocks of loops, that cut the last axes, along which memory is dense, of the longest arrays of
-    groups."""
+    groups, or of `every` one."""
     cut: list[tuple[float, str]] = []
     known: set[str] = set()
-    for box in inline(diagram).boxes:
+    graph = inline(diagram).graph
+    for made, node in graph.wired():
+        box = node.box
         if isinstance(box.op, GroupOp):
             blocks = _blocks_of_inputs(box.op.body)
             whole, tiles = (*box.dom, *box.cod), (*box.op.body.dom, *box.op.body.cod)
-            for k, (ty, tile) in enumerate(zip(whole, tiles, strict=True)):
-                last = tile.axes[-1] if tile.axes else None
+            orders = [*(memory_order(graph, w) for w in node.inputs), *(result_order(graph, w) for w in made)]
+            for k, (ty, tile, order) in enumerate(zip(whole, tiles, orders, strict=True)):
+                last = in_memory_order(tile.axes, order)[-1] if tile.axes else None
                 symbol = None if last is None else blocks.get((k, last.name), last.size)
                 if isinstance(symbol, str):
                     cut.append((float(IntPolynomial.elements(ty.axes).value(sizes)), symbol))
             known |= {symbol for _, symbol in box.op.tiles} | set(blocks.values())
-    most = max((elements for elements, _ in cut), default=0.0)
+    most = 0.0 if every else max((elements for elements, _ in cut), default=0.0)
     return tuple(dict.fromkeys(name for elements, name in cut if elements * FEW >= most and name in known))
 
 

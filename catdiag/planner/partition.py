@@ -47,7 +47,7 @@ from catdiag.rewrite.derivation import Derivation, derivation_of
 from catdiag.rewrite.distribute import distribute as distributed
 from catdiag.rewrite.distribute import within_rounding
 from catdiag.rewrite.integer_factors import cast_factors
-from catdiag.rewrite.merge_axes import merged_product
+from catdiag.rewrite.merge_axes import PRODUCT_TILE, merged_product
 from catdiag.rewrite.split import runs_in_kernels
 from catdiag.schedule.kernel_analysis import given_sizes
 from catdiag.schedule.stored_types import output_bytes, output_names
@@ -58,9 +58,6 @@ MORE_SAVED = 1.5
 """A way that recomputes arrays, and saves fewer bytes, is taken up to this factor of the time of one that saves an
 array larger than all that the program reads and makes: such arrays, a score for each pair of tokens, say, grow faster
 than what is given."""
-
-PRODUCT_TILE = 128 * 128
-"""Entries of the result in a tile of a product, as is usual."""
 REPLANNED_BELOW = 0.75
 """Forms are ranked by what their kernels take before they are written. A second form is planned where the first takes
 longer as it is written, and the second is ranked at less than this part of that."""
@@ -215,7 +212,8 @@ def searching(
     target = PlanTarget(chips.get(hardware), sizes, dtype, stages, scalars, products, deterministic, progress)
     solver = ask or shared()
     arranged = partial(merged_product, sizes=sizes, enough=target.chip.sms * PRODUCT_TILE)
-    row = StageSequence(diagram, arranged=arranged)
+    row_of = partial(StageSequence, arranged=arranged)
+    row = row_of(diagram)
     if not row.stages:
         raise NotFusable(f"{diagram.title or 'the diagram'} has no box at work: there is nothing to plan")
     search = PartitionSearch(row, target, solver, cuts, None, several)
@@ -223,10 +221,12 @@ def searching(
     def other(row: StageSequence, form: Reassociation | None = None) -> PartitionSearch:
         return PartitionSearch(row, target, solver, cuts, form, several, search.equal)
 
-    forms = [other(StageSequence(form.diagram, arranged=arranged), form) for form in equal_forms(diagram, sizes)]
+    forms = [other(row_of(form.diagram), form) for form in equal_forms(diagram, sizes)]
     if terms := form_by_terms(diagram, sizes):
-        forms.append(other(StageSequence(terms.diagram, arranged=arranged), terms))
+        forms.append(other(row_of(terms.diagram), terms))
     forms += map(other, row.reordered(MOST))
+    rows = [(one.row.copied(sizes), one.form) for one in (search, *forms)]
+    forms += [other(copied, form) for copied, form in rows if copied is not None]
     tried = [] if search.has_misfit_stage() else [search]  # a layer as a named box, say
     ranks: list[tuple[float, PartitionSearch]] = []
     for one in (*tried, *forms):
@@ -237,7 +237,7 @@ def searching(
     if found:
         return found[0]
     # Named boxes are opened only where nothing fits else.
-    inner = StageSequence(diagram, opened=True, arranged=arranged)
+    inner = row_of(diagram, opened=True)
     if len(inner.stages) > len(row.stages):
         further = PartitionSearch(inner, target, solver, cuts, multi_kernel=several)
         if further.chosen():
@@ -390,7 +390,7 @@ class PartitionSearch(EmittedKernelSearch):
         row, self._taken = self.row, option
         source = row.diagram if self.form is None else self.form.source
         unproved: tuple[str, ...] = ()
-        single = kernels[0].derivation if len(option) == 1 else None
+        single = kernels[0].derivation if len(option) == 1 and not row.copies else None
         if single is not None and any(isinstance(box.op, GroupOp) for box in single.diagram.boxes):
             derivation = single if self.form is None else self._about(self.form, single)
         else:

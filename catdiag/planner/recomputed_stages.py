@@ -17,7 +17,7 @@ from functools import partial
 from catdiag.category.diagram import Diagram, of_graph
 from catdiag.category.index_maps import Reindex
 from catdiag.category.op_facts import elementwise
-from catdiag.category.ops import Box, Reduce
+from catdiag.category.ops import INDEX_MAPS, Box, Reduce
 from catdiag.category.types import BYTES, ArrayType, Ty, size_value
 from catdiag.planner.graph_segments import Segment, StageSequence
 from catdiag.planner.kernel_candidates import PlanTarget
@@ -234,6 +234,8 @@ def _is_small(ty: ArrayType, target: PlanTarget, most_s: float) -> bool:
 
 
 def saves_more(row: StageSequence, saved: Iterable[int], target: PlanTarget) -> bool:
-    """Whether one of some arrays of a row takes more memory than inputs and results together."""
+    """Whether one of some arrays of a row takes more memory than inputs and results together. Windows of arrays do not
+    count: they are longer by a factor that does not grow."""
     outside = sum(round_trip_s(ty, target) for ty in (*row.graph.dom, *row.diagram.cod))
-    return max((round_trip_s(row.types[w], target) for w in saved), default=0.0) > outside
+    computed = [w for w in saved if not isinstance(row.graph.nodes[row.maker[w]].box.op, INDEX_MAPS)]
+    return max((round_trip_s(row.types[w], target) for w in computed), default=0.0) > outside

@@ -40,7 +40,7 @@ def inlined(graph: Graph, saved: Collection[int]) -> list[bool]:
         said = place not in saved and _recomputed(
             node.box, [free[w] for w in node.inputs], [given[w] for w in node.inputs]
         )
-        same = part or said or (is_view(node.box) and given[node.inputs[0]])
+        same = part or said or (place not in saved and is_view(node.box) and given[node.inputs[0]])
         for w in made:
             given.append(same)
             free[w] = free[w] or part or said

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from catdiag.category.diagram import Diagram, Graph, of_graph
 from catdiag.category.graph_writer import GraphWriter
+from catdiag.category.op_facts import new_names, transposes
+from catdiag.category.ops import Box
 from catdiag.category.substitution import inline
 from catdiag.category.types import ArrayType, Ty
 from catdiag.kernel.checker import Checker
@@ -132,8 +134,11 @@ def certify_through(
         fresh = [pair for pair in dict.fromkeys(stage) if pair not in number]
         if not fresh:
             continue
-        known = [{pair[k]: pair for pair in number if pair[k] not in [p[k] for p in fresh]} for k in (0, 1)]
-        made = [made_of(graph, [pair[k] for pair in fresh], known[k]) for k, graph in enumerate(graphs)]
+        again = [{p[k] for p in fresh} for k in (0, 1)]
+        known = [{pair[k]: pair for pair in number if pair[k] not in again[k]} for k in (0, 1)]
+        made = [([], []), made_of(graphs[1], [pair[1] for pair in fresh], known[1])]
+        known[0].update((known[1][w][0], known[1][w]) for w in made[1][1])  # a copy is made of what it is a copy of
+        made[0] = made_of(graphs[0], [pair[0] for pair in fresh], known[0])
         reads = {pair: n for n, pair in enumerate(dict.fromkeys(known[k][w] for k in (0, 1) for w in made[k][1]))}
         dom = Ty(*(types[pair[0]] for pair in reads))
         one, two = (
@@ -233,16 +238,37 @@ def _values(
     known: dict[Any, int], inputs: int, pieces: Sequence[tuple[Diagram, Sequence[int]]], results: Iterable[int]
 ) -> list[Any]:
     """The results of diagrams that are wired together, as values: equal ones are computed by the same boxes from the
-    same inputs. `known` are numbers of boxes on values, to which new ones are added."""
+    same inputs, but for transpositions after each other, which are one, or none. `known` are numbers of boxes on
+    values, to which new ones are added."""
     wires: list[Any] = list(range(inputs))
     for diagram, reads in pieces:
         graph = inline(diagram, kernels=True).graph
         local = [wires[w] for w in reads]
         for node in graph.nodes:
+            if transposes(node.box) and not new_names(node.box.op):
+                local.append(_transposed(local[node.inputs[0]], node.box))
+                continue
             number = known.setdefault((node.box, tuple(local[w] for w in node.inputs)), len(known))
             local += [(number, port) for port in range(len(node.box.cod))]
         wires += [local[w] for w in graph.outputs]
     return [wires[w] for w in results]
+
+
+@dataclass(frozen=True)
+class _Transposed:
+    """A value with the axes of its type in another order."""
+
+    value: Any
+    before: ArrayType
+    after: ArrayType
+
+
+def _transposed(value: Any, box: Box) -> Any:
+    """The value of a transposition of another: of one that is transposed already, that of what this is of."""
+    (before,), (after,) = box.dom, box.cod
+    if isinstance(value, _Transposed):
+        value, before = value.value, value.before
+    return value if before == after else _Transposed(value, before, after)
 
 
 def _proved(ask: Ask, number: int, part: PartEquation, statement: dict[str, Any]) -> dict[str, Any]:

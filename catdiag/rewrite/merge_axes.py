@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from catdiag.category.diagram import Diagram, Graph, Node, of_graph, reachable
-from catdiag.category.index_maps import Reindex
+from catdiag.category.index_maps import Reindex, View
 from catdiag.category.op_facts import reduced_axes
 from catdiag.category.ops import (
     ARITHMETIC,
@@ -33,6 +33,9 @@ from catdiag.category.ops import (
 from catdiag.category.types import ArrayType, Axis, Ty, product, size_value
 from catdiag.rewrite.hash_consed_graph import HashConsedGraph
 from catdiag.schedule.live_ranges import multiplies
+
+PRODUCT_TILE = 128 * 128
+"""Entries of the result in a tile of a product, as is usual."""
 
 
 class MergingGraph(HashConsedGraph):
@@ -70,11 +73,22 @@ class MergingGraph(HashConsedGraph):
         return super().add(box, inputs)
 
     def _merged(self, wire: int, axis: Axis, line: str | None = None) -> int:
-        """The wire with the parts of an axis, which it has, merged: what it was split from, if that had the axis."""
+        """The wire with the parts of an axis, which it has, merged: what it was split from, if that had the axis, or a
+        view of another array with the parts merged."""
         node = self.node(wire)
         if node is not None and node.box.op == Reindex("split", axis):
             return node.inputs[0]
+        if node is not None and self._is_view_beside(node, [part.name for part in axis.parts]):
+            read = [self._merged(node.inputs[0], axis, line), *node.inputs[1:]]
+            return super().add(reindex_box(node.box.op, [self.types[w] for w in read], node.box.line), read)  # type: ignore[arg-type]
         return super().add(reindex_box(Reindex("merge", axis), [self.types[wire]], line), (wire,))
+
+    def _is_view_beside(self, node: Node, parts: Sequence[str]) -> bool:
+        """Whether a box reads one array, which has some axes, at other indices along others only, and numbers."""
+        op, others = node.box.op, node.inputs[1:]
+        if not isinstance(op, View) or any(self.types[w].axes for w in others):
+            return False
+        return set(parts) <= set(self.names(node.inputs[0])) and not any(map(op.touches, parts))
 
     def _together(self, box: Box, inputs: Sequence[int]) -> Iterator[Axis]:
         """Those summed axes of a contraction that are neighbors in all arrays that have them, as one axis each time."""
@@ -144,6 +158,9 @@ class MergingGraph(HashConsedGraph):
         if node is not None and isinstance(node.box.op, Reindex) and node.box.op.kind == "split":
             axis, before = node.box.op.axis, self._in_memory(node.inputs[0])
             order = tuple(n for name in before for n in ([p.name for p in axis.parts] if name == axis.name else [name]))
+        elif node is not None and isinstance(node.box.op, View) and self._is_view_beside(node, ()):
+            before = self._in_memory(node.inputs[0])
+            order = tuple("" if node.box.op.touches(name) else name for name in before)
         elif node is not None and isinstance(node.box.op, INDEX_MAPS):
             return ()
         return tuple(pairs.get(n, n) for n in order)

@@ -20,7 +20,7 @@ from catdiag.category.integer_polynomial import ONE, IntPolynomial
 from catdiag.category.op_facts import elementwise, reduced_axes
 from catdiag.category.ops import INDEX_MAPS, Box, FoldOp, GroupOp, array_name
 from catdiag.category.substitution import inline
-from catdiag.category.types import union
+from catdiag.category.types import ArrayType, Axis, union
 from catdiag.schedule.live_ranges import is_view, multiplies, view_roots
 from catdiag.schedule.operand_types import emitted_type
 
@@ -133,6 +133,59 @@ def adds_to_state(graph: Graph, place: int) -> bool:
         return False
     total = root[first[read[0]]]
     return total in ends and not readers.get(total)
+
+
+def batch_axes(box: Box) -> frozenset[str]:
+    """The axes that all inputs of a box and its result have: along them, products are a batch.
+
+    >>> from catdiag.category.ops import einsum_box
+    >>> from catdiag.category.types import ArrayType, Axis
+    >>> batch_axes(einsum_box([ArrayType((Axis(a), Axis("k"), Axis("c"))) for a in "ij"], ["i", "j", "c"]))
+    frozenset({'c'})
+    """
+    return frozenset(box.cod[0].names).intersection(*(ty.names for ty in box.dom))
+
+
+def matrix_sides(box: Box) -> tuple[tuple[Axis, ...], ...]:
+    """The axes of each factor of a product of two arrays that the result has and the other factor has not: rows and
+    columns, if there are both; none for what is no product of matrices.
+
+    >>> from catdiag.category.ops import einsum_box
+    >>> from catdiag.category.types import ArrayType, Axis
+    >>> A, B = (ArrayType(tuple(map(Axis, names))) for names in ("bik", "bjk"))
+    >>> [[axis.name for axis in side] for side in matrix_sides(einsum_box([A, B], ["b", "i", "j"]))]
+    [['i'], ['j']]
+    >>> matrix_sides(einsum_box([A, A], ["b", "i"]))
+    ()
+    """
+    if not multiplies(box) or len(box.dom) != 2:
+        return ()
+    result, (one, two) = box.cod[0].names, box.dom
+    sides = (
+        tuple(axis for axis in own.axes if axis.name in result and axis.name not in other.names)
+        for own, other in ((one, two), (two, one))
+    )
+    found = tuple(sides)
+    return found if all(found) else ()
+
+
+def shares_side(box: Box, factor: ArrayType, name: str) -> bool:
+    """Whether an axis of a factor of a product is one of its batch, or one of several of a side of the matrix, so that
+    a tile may have a single entry along it.
+
+    >>> from catdiag.category.ops import einsum_box
+    >>> from catdiag.category.types import ArrayType, Axis
+    >>> A, B = (ArrayType(tuple(map(Axis, names))) for names in ("sic", "sj"))
+    >>> [shares_side(einsum_box([A, B], ["i", "c", "j"]), ty, ty.names[-1]) for ty in (A, B)]
+    [True, False]
+    """
+    batch, result = batch_axes(box), box.cod[0].names
+    return name in batch or (
+        name in factor.names
+        and any(
+            other != name and other not in batch and (other in result) == (name in result) for other in factor.names
+        )
+    )
 
 
 def contraction(box: Box, tiles: AbstractSet[str], loops: tuple[Loop, ...]) -> Contraction:

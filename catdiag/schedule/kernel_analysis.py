@@ -25,6 +25,7 @@ from catdiag.category.traversal import all_boxes
 from catdiag.category.types import ArrayType, Axis, Size, Ty, size_symbols
 from catdiag.schedule.access_region import gathered_inputs, with_access_regions
 from catdiag.schedule.accumulation import added_results
+from catdiag.schedule.array_views import in_memory_order, memory_order, result_order
 from catdiag.schedule.contractions import deciding
 from catdiag.schedule.element_widths import Dtype, Widths
 from catdiag.schedule.footprint import clipped, input_regions
@@ -300,7 +301,9 @@ class _SlowMemory:
             for name in self.ends.get(w, [self.names[w]]):
                 width = self.widths.outputs.get(name, 1) if w in self.ends else self.between[w]
                 elements = IntPolynomial.elements(self.types[w].axes)
-                saved = Transfer(name, "save", elements.scaled(width), reload_axes, roles[k], path)
+                order = result_order(self.graph, w) if w < len(self.root) else made.names
+                row = _row_elements(in_memory_order(made.axes, order), tiles).scaled(width)
+                saved = Transfer(name, "save", elements.scaled(width), reload_axes, roles[k], path, row=row)
                 if w in body.kernel.sums:
                     once = _whole_elements(tiles, made) if k in entries else elements
                     yield from self._added(replace(saved, size=elements), width, once)
@@ -349,13 +352,16 @@ class _SlowMemory:
         types = {b.name: b.dtype for b in inputs if b is not None and b.dtype}
         return widest_of([types[n] for n in self.deciding if n in types] or [*types.values()][:1]) or self.widths.rest
 
-    def _operand(self, w: int, local: ArrayType) -> Buffer | None:
-        """The buffer of an input of a kernel; None if it is rematerialized."""
+    def _operand(self, wire: int, local: ArrayType) -> Buffer | None:
+        """The buffer of an input of a kernel, a tile of a wire; None if it is rematerialized."""
+        known = wire < len(self.root)  # not a part of a split loop
+        w = self.root[wire] if known else wire
         if w < len(self.cut.free) and self.cut.free[w]:
             return None
         size, placement = IntPolynomial.elements(local.axes), self.places.operand
+        axes = in_memory_order(local.axes, memory_order(self.graph, wire)) if known else local.axes
         return Buffer(
-            self.names[w], "operand", size, self.width(w), placement, loaded=False, wire=w, axes=local.axes,
+            self.names[w], "operand", size, self.width(w), placement, loaded=False, wire=w, axes=axes,
             dtype=self.dtype(w),
         )  # fmt: skip
 
@@ -380,7 +386,7 @@ class _SlowMemory:
         wires: list[Buffer | None] = []
         incoming: list[tuple[IntPolynomial, tuple[str, ...]]] = []
         for w, local in zip(node.inputs, body.dom, strict=True):
-            wires.append(self._operand(self.root[w], local))
+            wires.append(self._operand(w, local))
             incoming.append((IntPolynomial.elements(self.types[w].axes), _lacking(tiles, local)))
         given = [self.known[w] for w in node.inputs]
         for k, window in input_regions(body, given, dict(op.tiles)).items():
@@ -444,6 +450,17 @@ def _axis_size(box: Box, name: str) -> IntPolynomial:
     if all(ty.axis(name) is None for ty in (*box.dom, *box.cod)):
         raise CatdiagError(f"{box.name} groups axis {name!r}, which no array of it has")
     return IntPolynomial.of(box.size_of(name))
+
+
+def _row_elements(axes: Sequence[Axis], tiles: Mapping[str, IntPolynomial]) -> IntPolynomial:
+    """How many elements of a tile with axes in the order of memory lie side by side in it: along the last axis, and
+    along those before of which a tile has what comes after them as a whole."""
+    found = ONE
+    for axis in reversed(axes):
+        found = found * IntPolynomial.of(axis.size)
+        if axis.size in tiles:
+            break
+    return found
 
 
 def _lacking(tiles: Mapping[str, IntPolynomial], local: ArrayType) -> tuple[str, ...]:

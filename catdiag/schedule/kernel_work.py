@@ -14,7 +14,17 @@ from catdiag.category.integer_polynomial import ONE, ZERO, IntPolynomial
 from catdiag.category.op_facts import contracts, scalar_function
 from catdiag.category.ops import Einsum, FoldOp, GroupOp, Map, Op, Reduce, op_fact
 from catdiag.category.types import Axis, Size, union
-from catdiag.schedule.contractions import Factor, Loop, adds_to_state, contraction, factors, register_reads
+from catdiag.schedule.contractions import (
+    Factor,
+    Loop,
+    adds_to_state,
+    batch_axes,
+    contraction,
+    factors,
+    matrix_sides,
+    register_reads,
+    shares_side,
+)
 from catdiag.schedule.live_ranges import chain, is_view, multiplies, pointwise
 from catdiag.schedule.lowered_kernel import GatheredLoad, LoweredKernel
 from catdiag.schedule.operand_types import factor_types, operand_type
@@ -55,12 +65,13 @@ def add_work(kernel: LoweredKernel, body: Body, inner: int, loops: tuple[Loop, .
 def gathered_loads(
     body: Body, tiles: Container[str] = (), loops: tuple[Loop, ...] = ()
 ) -> dict[int, list[GatheredLoad]]:
-    """What the boxes of a body, by their places, load of windows of arrays that it reads in place, and of factors of
-    products whose rows are short, in `loops` of a kernel with these tiles. What does not change in inner loops is
-    loaded before these."""
+    """What the boxes of a body, by their places, load of windows of arrays that it reads in place, of factors of
+    products whose rows are short, and of arrays whose last axis is one of a batch of products, in `loops` of a kernel
+    with these tiles. What does not change in inner loops is loaded before these."""
     graph, found = body.graph, dict[int, list[GatheredLoad]]()
     types, source = graph.wire_types(), list(range(len(graph.dom)))
     whole = dict(loops)
+    batch = {name for node in graph.nodes if matrix_sides(node.box) for name in batch_axes(node.box)}
     for place, node in enumerate(graph.nodes):
         maps = is_view(node.box) or isinstance(node.box.op, View)
         source.extend(source[node.inputs[0]] if maps else len(source) for _ in node.box.cod)
@@ -72,7 +83,12 @@ def gathered_loads(
             if array is None or not own:
                 continue
             last = IntPolynomial.of(own[-1].size)
-            short = not whole.get(str(own[-1].size), last).symbols() and multiplies(node.box)
+            short = own[-1].name in batch or (
+                multiplies(node.box)
+                and (
+                    not whole.get(str(own[-1].size), last).symbols() or shares_side(node.box, types[wire], own[-1].name)
+                )
+            )
             if len(own) < len(types[wire].axes) or short:
                 load = _gathered_load(array, own, types[wire].axes, tiles)
                 around = loops

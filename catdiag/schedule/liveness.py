@@ -17,7 +17,8 @@ from catdiag.category.diagram import Graph, Node
 from catdiag.category.integer_polynomial import IntPolynomial
 from catdiag.category.op_facts import elementwise, reverses
 from catdiag.category.ops import Box, FoldOp, GroupOp, array_name
-from catdiag.category.types import ArrayType
+from catdiag.category.types import ArrayType, Axis
+from catdiag.schedule.array_views import in_memory_order
 from catdiag.schedule.contractions import Loop, products
 from catdiag.schedule.element_widths import Widths
 from catdiag.schedule.footprint import interior_size
@@ -362,8 +363,9 @@ class KernelLowering:
                 load = self._block_load(b, ty, loops, bounds, b in tested)
                 block, buffers = box_of(ty, b.region), self.places.stages
                 inner[b] = Buffer(
-                    b.name, "streamed", block, b.width, self.places.streamed, pinned=True, stages=buffers, dtype=b.dtype
-                )
+                    b.name, "streamed", block, b.width, self.places.streamed, pinned=True, stages=buffers,
+                    dtype=b.dtype, axes=_streamed_axes(b, ty),
+                )  # fmt: skip
                 self.statements.append(Alloc(inner[b], load))
             else:
                 self._load(b)
@@ -409,3 +411,9 @@ def _values(graph: Graph, wires: Sequence[Buffer | None]) -> list[NestValue]:
         NestValue(ty, "", inlined=True) if b is None else NestValue(ty, b.name, slow=not b.loaded)
         for ty, b in zip(graph.dom, wires, strict=True)
     ]
+
+
+def _streamed_axes(array: Buffer, block: ArrayType) -> tuple[Axis, ...]:
+    """The axes of a block of an array in the order of memory; none where it is read through a view with other axes."""
+    names = [axis.name for axis in array.axes]
+    return in_memory_order(block.axes, names) if set(block.names) <= set(names) else ()

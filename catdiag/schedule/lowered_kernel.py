@@ -61,6 +61,8 @@ class Transfer:
     """For a load from slow memory, the wire that is loaded: two arrays may have the same name."""
     loop_nest: tuple[Loop, ...] = ()
     """The outer loops that load the array again in each of their iterations, through an inner loop."""
+    row: IntPolynomial = ZERO
+    """For what a tile saves as a result, how many of its bytes lie side by side in memory."""
 
 
 @dataclass(frozen=True)

@@ -77,6 +77,19 @@ def checks(of_bytes: bool) -> str:
     return _CHECKS.substitute(least=32 if of_bytes else 16)
 
 
+MERGING = '''@functools.cache
+def _merging(tiles, lengths):
+    """Tiles of a kernel that merges parts: halved, the longest first, where there are fewer programs than cores."""
+    found = list(tiles)
+    while True:
+        entries = programs = 1
+        for tile, length in zip(found, lengths):
+            entries, programs = entries * tile, programs * _tiles(length, tile)
+        if entries <= 256 or programs >= 128:
+            return tuple(found)
+        found[found.index(max(found))] //= 2'''
+
+
 WRITABLE = '''def _bounds(tensor):
     """The bytes from the first entry of a tensor to the last."""
     first = tensor.data_ptr()

@@ -41,7 +41,7 @@ from catdiag.codegen.triton.launch_expressions import (
     tile_count,
 )
 from catdiag.codegen.triton.launch_memory import LaunchMemory, OutputBuffer, torch_name
-from catdiag.codegen.triton.launch_parameters import constants_of, rounding, spans_of
+from catdiag.codegen.triton.launch_parameters import constants_of, rounding, spans_of, tiles_of_merge
 from catdiag.codegen.triton.launch_sizes import LaunchSizes, sizes_of_launch
 from catdiag.codegen.triton.mask_ranges import Bound, bound_expression
 from catdiag.codegen.triton.opaque_call import OpaqueCall
@@ -318,7 +318,10 @@ class LaunchWriter:
         count = programs(kernel, self.sizes)
         specialized = self.specialized_kernels.get(kernel.name)
         if specialized is None:
+            whole = self._halved(kernel)
             self._plain(kernel, count)
+            if whole:
+                self.write(whole)
             return
         self._specialized_launch(specialized, kernel, count)
         outer, self.lines = self.lines, []
@@ -326,6 +329,17 @@ class LaunchWriter:
         read = specialized.rings[0].boxes.array.name
         said = ["        if why:", f'            _plain("{kernel.name}", why, strict, {read}.device)']
         self.lines = [*outer, "    else:", *said, *("    " + line for line in self.lines)]
+
+    def _halved(self, kernel: KernelSpec) -> str:
+        """Writes the lines that halve the tiles of a kernel that merges parts; gives the line after its launch."""
+        spans = tiles_of_merge(kernel)
+        if not spans:
+            return ""
+        kept, tiles = self.names.fresh("whole_tiles"), TupleOf(tuple(Name(span.symbol) for span in spans))
+        lengths = TupleOf(tuple(self.size(span.size) for span in spans))
+        self.write(f"{kept} = {tiles}")
+        self.write(f"{tiles} = {call('_merging', Name(kept), lengths)}")
+        return f"{tiles} = {kept}"
 
     def _plain(self, kernel: KernelSpec, count: PythonExpression, fallback: ListOf | None = None) -> None:
         """The launch of a kernel in its Triton form.

@@ -49,3 +49,10 @@ def spans_of(kernel: KernelSpec) -> tuple[LoopSpan, ...]:
 def rounding(kernel: KernelSpec) -> list[str]:
     """The option of a launch that turns fused multiply-add off, if the kernel needs that."""
     return ["enable_fp_fusion=False"] if kernel.separately_rounded else []
+
+
+def tiles_of_merge(kernel: KernelSpec) -> tuple[LoopSpan, ...]:
+    """The tiles of a kernel that merges the parts of a split loop and multiplies nothing: a launch may halve them,
+    since parts are stored without tiles. None of other kernels."""
+    merges = kernel.chunk is not None and kernel.parts is None
+    return kernel.spans if merges and not (kernel.padded or kernel.sides or kernel.added) else ()

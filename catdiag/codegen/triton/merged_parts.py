@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from catdiag.codegen.kernel_tree import ForLoop
-from catdiag.codegen.syntax import Name, Number, call
+from catdiag.codegen.syntax import IfElse, Name, Number, call, compared, joined_all
 from catdiag.codegen.triton.array_accesses import PartialState, StoredArray, state_of
 from catdiag.codegen.triton.kernel_body import Writing
 from catdiag.codegen.triton.kernel_builder import UNROLLED
+from catdiag.codegen.triton.launch_expressions import product_of
 from catdiag.codegen.triton.tile_nodes import Scope
 from catdiag.schedule.statements import Carry, For, LoopSpan, NestValue
+
+FEW, MANY_UNROLLED = 1024, 16
+"""Up to so many entries of all states of a tile, so many parts are loaded before the first is waited for."""
 
 
 def merge_parts(writing: Writing, loop: For, partial_states: Mapping[NestValue, StoredArray], span: LoopSpan) -> None:
@@ -32,5 +36,7 @@ def merge_parts(writing: Writing, loop: For, partial_states: Mapping[NestValue, 
     for state in carry.states:
         writing.enter_state(state, names[state], writing.dims_of(state.ty), outside)
     count = call(f"{writing.tl}.cdiv", p.plain(k.size(span.size)), Name("chunk"))
-    over = call(f"{writing.tl}.range", Number(0), count, loop_unroll_factor=Number(UNROLLED))
+    entries = joined_all("+", [product_of([Name(d.block) for d in writing.dims_of(v.ty)]) for v in loop.partial_states])
+    at_once = IfElse(compared(entries, "<=", Number(FEW)), Number(MANY_UNROLLED), Number(UNROLLED))
+    over = call(f"{writing.tl}.range", Number(0), count, loop_unroll_factor=at_once)
     outside.write(ForLoop(Name(part.data[0]), over, scope.body))

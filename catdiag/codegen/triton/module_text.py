@@ -21,10 +21,12 @@ from catdiag.codegen.triton.launch_checks import (
     CHECKED,
     CHIP,
     DESCRIPTOR,
+    MERGING,
     REGISTERS,
     WRITABLE,
     checks,
 )
+from catdiag.codegen.triton.launch_parameters import tiles_of_merge
 from catdiag.codegen.triton.opaque_call import CALLED, OpaqueCall
 from catdiag.codegen.triton.product_call import MERGED, PRODUCT, ProductCall
 from catdiag.codegen.triton.tile_runs import RUNS, runs
@@ -65,7 +67,7 @@ class ModuleText:
         boxes = any(k.boxes for k in self.kernels)
         lines = [f'"""{self.about}', "", "Written by catdiag from a derivation: it needs torch and triton only.",
                  '"""', ""]  # fmt: skip
-        shared = boxes or self.uses_arena or self.merges or self._chained
+        shared = boxes or self.uses_arena or self.merges or self._chained or any(map(tiles_of_merge, self.kernels))
         hinted = any(any(row_divisibility(kernel)) for kernel in self.kernels)
         imported = [*(["functools"] if shared else []), *(["math"] if shared or hinted else [])]
         imported += ["warnings"] if self.specialized else []
@@ -127,6 +129,8 @@ class ModuleText:
             lines += [*ADDED.splitlines(), "", ""]
         if any(map(runs, self.kernels)):
             lines += [*RUNS.splitlines(), "", ""]
+        if any(map(tiles_of_merge, self.kernels)):
+            lines += [*MERGING.splitlines(), "", ""]
         if any(isinstance(call, OpaqueCall) for call in self.calls):
             lines += [*CALLED.splitlines(), "", ""]
         if self.specialized:

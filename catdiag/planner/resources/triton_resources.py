@@ -462,7 +462,7 @@ def _read_once(kernel: LoweredKernel, sizes: Values) -> str:
             for w in () if is_view(node.box) else node.inputs:
                 buffer = inputs[root[w]] if root[w] < len(inputs) else None
                 if buffer is not None and len(types[root[w]].axes) > 1:
-                    last = str(types[root[w]].axes[-1].size)
+                    last = str((buffer.axes or types[root[w]].axes)[-1].size)
                     whole = kernel.tiles.get(last)
                     known = whole is not None and whole.symbols() <= set(sizes)
                     aligned = whole is not None and known and whole.value(sizes) % _ALIGNED == 0

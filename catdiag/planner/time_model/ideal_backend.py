@@ -22,7 +22,7 @@ from catdiag.planner.resources.ideal_resources import IdealBlock
 from catdiag.planner.time_model import core_pipelines
 from catdiag.planner.time_model.kernel_instance import KernelInstance
 from catdiag.planner.time_model.matrix_units import grid_product_seconds
-from catdiag.planner.time_model.memory_traffic import MemoryTraffic, l2_seconds, scatter_seconds
+from catdiag.planner.time_model.memory_traffic import MemoryTraffic, l2_seconds, scatter_seconds, short_row_save_seconds
 from catdiag.planner.time_model.queueing import mean_value_analysis
 
 
@@ -101,7 +101,7 @@ class IdealBackend:
         """What a block needs. With one buffer the loads of streamed blocks are stalls too."""
         products = grid_product_seconds(k)
         loads = l2_seconds(k, traffic.load_bytes, traffic.save_bytes)
-        loads = loads + scatter_seconds(k) / k.groups * k.chip.sms
+        loads = loads + (scatter_seconds(k) + short_row_save_seconds(k)) / k.groups * k.chip.sms
         parts = {
             "tensor": products.total,
             "exp": core_pipelines.special_function_seconds(k, products.row_padding_ratio),

@@ -23,7 +23,7 @@ from catdiag.schedule.contractions import Loop
 from catdiag.schedule.lowered_kernel import Transfer
 
 SECTOR_BYTES = 32
-"""Bytes of the L2 that an atomic addition takes at least."""
+"""Bytes of the L2 that an addition, or a row that is saved, takes at least."""
 ADDED_SECTORS = 0.28
 """The part of the L2's bandwidth that atomic additions reach: on an H200 rows of 1,024 entries, 16,384 of them, took
 31 µs (68 billion sectors a second), and 2^24 single entries of an array of 2^20 took 180 (93 billion)."""
@@ -181,4 +181,16 @@ def scatter_seconds(k: KernelInstance) -> Numbers:
         spread = np.clip(added.elements.value(k.values) * added.width / SPREAD_BYTES, LEAST_SPREAD, 1)
         sectors = entries / together * SECTOR_BYTES / (ADDED_SECTORS * spread)
         total = total + np.maximum(sectors - 2 * entries * added.width, 0)
+    return total / k.chip.l2_bytes_per_s
+
+
+def short_row_save_seconds(k: KernelInstance) -> Numbers:
+    """What the L2 takes longer to save rows of tiles that are shorter than a sector, in the whole run."""
+    total: Numbers = 0.0
+    for moved in k.kernel.transfers:
+        if moved.row.terms:
+            saved: Numbers = moved.size.value(k.values)
+            for tile in moved.reload_axes:
+                saved = saved * k.tile_counts[tile]
+            total = total + saved * (SECTOR_BYTES / np.minimum(moved.row.value(k.values), SECTOR_BYTES) - 1)
     return total / k.chip.l2_bytes_per_s
