@@ -196,3 +196,15 @@ def test_a_kernel_that_cannot_be_written_is_taken_only_where_no_other_way_is() -
     assert one.module is None and "at other positions" in one.reason
     assert found.module is not None and len(found.kernels) == 2 and found.time_s > one.time_s
     assert not found.unproved and not found.theorem.conditional
+
+
+def test_a_kernel_is_renamed_where_product_axes_are_exchanged() -> None:
+    def halves(W: Any, U: Any) -> Any:
+        return (
+            cd.rearrange(cd.exp(W), "(a b) k (c d) -> a b k (c d)"),
+            cd.rearrange(cd.exp(U), "(c d) k (a b) -> c d k (a b)"),
+        )
+
+    program = cd.algorithm("(a b) k (c d), (c d) k (a b) -> a b k (c d), c d k (a b)", name="halves")(halves)
+    plan = program.plan("H200", {"a": 32, "b": 4, "c": 32, "d": 4, "k": 3}, several=True)
+    assert len(plan.kernels) == 2 and not plan.unproved

@@ -320,8 +320,7 @@ class LaunchWriter:
         if specialized is None:
             whole = self._halved(kernel)
             self._plain(kernel, count)
-            if whole:
-                self.write(whole)
+            self.lines += [f"    {whole}"] if whole else []
             return
         self._specialized_launch(specialized, kernel, count)
         outer, self.lines = self.lines, []
