@@ -312,7 +312,7 @@ class PartitionSearch(EmittedKernelSearch):
         merged = self.form is not None and bool(self.form.action.merged)
         for row, form in rows if merged and masks else ():  # loops over merged axes skip no masked blocks
             assert form is not None
-            plain = row.of(form.source)
+            plain = replace(row, diagram=form.source)
             if all(other is not None or made.checkpoints != plain.checkpoints for made, other in rows):
                 rows = [*rows, (plain, None)]
         factor = MORE_SAVED if saves_more(self.row, saved, self.target) else 1

@@ -10,7 +10,7 @@ of the size of the scores is in memory.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -26,6 +26,7 @@ from catdiag.prover.composites import made_of, piece
 from catdiag.prover.congruence import has_generators
 from catdiag.rewrite.join_axes import joined
 from catdiag.rewrite.merge_axes import merged_early
+from catdiag.rewrite.one_name import with_one_name
 from catdiag.schedule.live_ranges import multiplies
 
 WORTH = 0.15
@@ -62,10 +63,6 @@ class RecomputedStages(StageSequence):
         self.checkpoints = self._ordered(self._checkpoints())
         self.stages = [[self.maker[w]] for w in self.checkpoints]
         self.stage = {self.maker[w]: k for k, w in enumerate(self.checkpoints)}
-
-    def of(self, diagram: Diagram) -> RecomputedStages:
-        """The row of another diagram with checkpoints of the same kinds."""
-        return RecomputedStages(diagram, saves=self.saves, factors=self.factors, arranged=joined)
 
     def _checkpoints(self) -> list[int]:
         graph, inputs = self.graph, len(self.graph.dom)
@@ -204,29 +201,31 @@ def recomputed_rows(
         if w not in ends and w not in row.statistics and not isinstance(box.op, Reduce):
             spared[w] = box
     found: list[RecomputedStages] = []
+    arranged = partial(_joined_first, then=row.arranged)
     for saves in (multiplies, partial(costs_more, target=target)):
         gain = sum(
             round_trip_s(row.types[w], target) for w, box in spared.items() if not (multiplies(box) and saves(box))
         )
         if gain > WORTH * seconds:
-            made = RecomputedStages(row.diagram, saves=saves, arranged=joined)
+            made = RecomputedStages(row.diagram, saves=saves, arranged=arranged)
             if len(made.stages) > 1 and all(made.checkpoints != other.checkpoints for other in found):
                 found.append(made)
                 if merged_early(made.diagram, target.sizes) is not made.diagram:
-                    found.append(replace(made, arranged=partial(_merged, sizes=target.sizes)))
+                    early = partial(merged_early, sizes=target.sizes)
+                    found.append(replace(made, arranged=partial(_joined_first, then=early)))
     most = max((round_trip_s(ty, target) for ty in (*graph.dom, *row.diagram.cod)), default=0.0)
     saved_s = {w: round_trip_s(row.types[w], target) for w in spared}
     read = {row.root[w] for node in graph.nodes if multiplies(node.box) for w in node.inputs}
     if sum(s for w, s in saved_s.items() if w not in read or s > most) > WORTH_OF_FACTORS * seconds:
         small = partial(_is_small, target=target, most_s=most)
         saves = partial(costs_more, target=target)
-        found.append(RecomputedStages(row.diagram, saves=saves, factors=small, arranged=joined))
+        found.append(RecomputedStages(row.diagram, saves=saves, factors=small, arranged=arranged))
     return found
 
 
-def _merged(kernel: Diagram, sizes: Mapping[str, int]) -> Diagram:
-    """A kernel with axes joined, and further summed axes merged."""
-    return merged_early(joined(kernel), sizes)
+def _joined_first(kernel: Diagram, then: Callable[[Diagram], Diagram]) -> Diagram:
+    """A kernel in an arrangement, with axes joined, and under one name, before."""
+    return then(joined(with_one_name(kernel)))
 
 
 def _is_small(ty: ArrayType, target: PlanTarget, most_s: float) -> bool:

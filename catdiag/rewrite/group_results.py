@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from catdiag.category.diagram import Diagram, Graph, Node, of_graph, reachable
-from catdiag.category.op_facts import unit_axes
+from catdiag.category.op_facts import new_names, unit_axes
 from catdiag.category.ops import Box, Reindex
 from catdiag.category.types import Ty
 from catdiag.schedule.live_ranges import final_reshapes, rematerialized
@@ -17,8 +17,8 @@ from catdiag.schedule.live_ranges import final_reshapes, rematerialized
 
 def without_final_reshapes(flat: Diagram) -> tuple[Diagram, list[list[Box]]]:
     """A flat diagram with the arrays before their last reshapes as results, and for each result these reshapes, from
-    the first that splits or merges an axis, or adds one of length 1. Reshapes of inputs, and of what is rematerialized,
-    stay where they are.
+    the first that splits, merges or renames an axis, or adds one of length 1. Reshapes of inputs, and of what is
+    rematerialized, stay where they are.
 
     >>> import catdiag as cd
     >>> f = cd.algorithm("b h d")(lambda A: cd.rearrange(cd.exp(A), "b h d -> b (h d)"))
@@ -32,7 +32,9 @@ def without_final_reshapes(flat: Diagram) -> tuple[Diagram, list[list[Box]]]:
     found: list[list[Box]] = []
     for w in graph.outputs:
         chain = final_reshapes(graph, w)
-        moved = (k for k, (_, box) in enumerate(chain) if isinstance(box.op, Reindex) or unit_axes(box))
+        moved = (
+            k for k, (_, box) in enumerate(chain) if isinstance(box.op, Reindex) or new_names(box.op) or unit_axes(box)
+        )
         first = next(moved, len(chain))
         moves = first < len(chain) and not (chain[0][0] < len(graph.dom) or free[chain[0][0]])
         ends.append(chain[first][0] if moves else w)

@@ -6,10 +6,10 @@ under both names. The equation is proved elsewhere, as for any rewrite.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from catdiag.category.diagram import Diagram
-from catdiag.category.op_facts import new_names, reduced_axes
+from catdiag.category.op_facts import new_names, reduced_axes, transposes
 from catdiag.category.ops import ARITHMETIC, Box, Index, Rename, index_box, op_fact
 from catdiag.category.types import ArrayType, Axis, Ty
 from catdiag.rewrite.canonicalize import canonical_graph
@@ -43,35 +43,70 @@ def renames_first(flat: Diagram, axes: Collection[str]) -> Diagram:
     return canonical_graph(terms, outputs, flat) if changed else flat
 
 
+Names = tuple[tuple[str, str], ...]
+"""Axes of an array, each with its new name."""
+
+
 def _renamed(terms: HashConsedGraph, wire: int, names: Mapping[str, str], axes: Mapping[str, Axis]) -> int | None:
     """The wire under new names of axes, which are `axes`, computed of renamed arrays; None where no box is passed."""
-    opened: set[int] = set()
-    todo = [wire]
-    while todo:
-        w = todo.pop()
-        node = terms.node(w)
-        if node is None or w in opened or not _passes(terms, w, names):
-            continue
-        opened.add(w)
-        todo += node.inputs
-    if wire not in opened:
+    top = wire, _names(terms, wire, names)
+    if not _computed(terms, *top):
         return None
-    made: dict[int, int] = {}
-    for w in sorted({*opened, *(i for w in opened if (node := terms.node(w)) for i in node.inputs)}):
-        node, own = terms.node(w), terms.names(w)
-        if w in opened and node is not None:
-            output = tuple(names.get(n, n) for n in own)
-            read = [made[i] for i in node.inputs]
-            known = {**{a.name: a for a in terms.types[w].axes}, **axes}
-            new = ArrayType(tuple(known[n] for n in output), terms.types[w].element)
-            row = op_fact(REMADE, node.box.op)
-            assert row is not None, "what is passed can be made of other arrays"
-            made[w] = terms.cast(row(terms, node.box.op, read, output, node.box.line), new)
-        elif node is not None and isinstance(node.box.op, Index) and own[0] in names:
-            made[w] = terms.add(index_box(axes[names[own[0]]]), ())
-        else:
-            made[w] = _under_new_names(terms, w, names, axes)
-    return made[wire]
+    made: dict[tuple[int, Names], int] = {}
+    todo = [top]
+    while todo:
+        w, new = todo[-1]
+        parts = [] if (w, new) in made else _parts(terms, w, new)
+        if missing := [part for part in parts if part not in made]:
+            todo += missing
+            continue
+        todo.pop()
+        if (w, new) not in made:
+            made[w, new] = _made(terms, w, dict(new), axes, [made[part] for part in parts])
+    return made[top]
+
+
+def _names(terms: HashConsedGraph, wire: int, names: Mapping[str, str]) -> Names:
+    """Those of some new names that are of axes of a wire."""
+    return tuple((n, names[n]) for n in terms.names(wire) if names.get(n, n) != n)
+
+
+def _computed(terms: HashConsedGraph, wire: int, names: Names) -> bool:
+    """Whether a wire is computed by a box that is passed, or has its new names behind a renaming."""
+    while names and (node := terms.node(wire)) is not None and transposes(node.box):
+        ((wire, names),) = _parts(terms, wire, names)
+    return not names or _passes(terms, wire, dict(names))
+
+
+def _parts(terms: HashConsedGraph, wire: int, names: Names) -> list[tuple[int, Names]]:
+    """The arrays, and their new names, of which a wire is made under new names; none where it is renamed itself."""
+    node, new = terms.node(wire), dict(names)
+    if node is None or not names:
+        return []
+    if transposes(node.box):
+        own = new_names(node.box.op)
+        old = {n: new.get(own.get(n, n), own.get(n, n)) for n in terms.names(node.inputs[0])}
+        return [(node.inputs[0], _names(terms, node.inputs[0], old))]
+    return [(w, _names(terms, w, new)) for w in node.inputs] if _passes(terms, wire, new) else []
+
+
+def _made(
+    terms: HashConsedGraph, wire: int, names: Mapping[str, str], axes: Mapping[str, Axis], read: Sequence[int]
+) -> int:
+    """A wire under new names, of what it is made of."""
+    node, old = terms.node(wire), terms.types[wire]
+    known = {**{a.name: a for a in old.axes}, **axes}
+    new = ArrayType(tuple(known[names.get(a.name, a.name)] for a in old.axes), old.element)
+    if node is not None and names and transposes(node.box):
+        return terms.cast(read[0], new)
+    if node is not None and names and _passes(terms, wire, names):
+        row = op_fact(REMADE, node.box.op)
+        assert row is not None, "what is passed can be made of other arrays"
+        return terms.cast(row(terms, node.box.op, read, new.names, node.box.line), new)
+    if node is not None and names and isinstance(node.box.op, Index):
+        return terms.add(index_box(new.axes[0]), ())
+    pairs = tuple(sorted(names.items()))
+    return terms.add(Box(Rename(pairs), Ty(old), Ty(new)), (wire,)) if pairs else wire
 
 
 def _passes(terms: HashConsedGraph, wire: int, names: Mapping[str, str]) -> bool:
@@ -81,13 +116,3 @@ def _passes(terms: HashConsedGraph, wire: int, names: Mapping[str, str]) -> bool
         return False
     read = {n for w in node.inputs for n in terms.names(w)}
     return not set(names.values()) & read and not set(names) & set(reduced_axes(node.box))
-
-
-def _under_new_names(terms: HashConsedGraph, wire: int, names: Mapping[str, str], axes: Mapping[str, Axis]) -> int:
-    """The wire with those of its axes renamed that have new names."""
-    old = terms.types[wire]
-    pairs = tuple(sorted((a.name, names[a.name]) for a in old.axes if a.name in names))
-    if not pairs:
-        return wire
-    new = ArrayType(tuple(axes[names[a.name]] if a.name in names else a for a in old.axes), old.element)
-    return terms.add(Box(Rename(pairs), Ty(old), Ty(new)), (wire,))

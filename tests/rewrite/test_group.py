@@ -149,6 +149,15 @@ def test_resize_reaches_into_loops_but_not_the_loops_own_axis() -> None:
 
 
 class TestArraysUnderTwoNames:
+    def test_a_result_under_another_name_is_grouped_under_its_own(self) -> None:
+        """As the cotangents of keys and of values, of which each has its axis: one kernel makes both."""
+
+        def sums(S: Any, Q: Any, V: Any) -> Any:
+            return cd.einsum("q x, q d -> x d", S, Q), cd.einsum("q x, q d -> x d", cd.exp(S), V).rename(x="y")
+
+        grouped = cd.algorithm("q x, q d, q d")(sums).stream("q").group("x")
+        assert not grouped.theorem.conditional and [str(ty) for ty in grouped.cod] == ["[x d]", "[y d]"]
+
     def test_what_is_computed_of_inputs_is_computed_under_each_name(self) -> None:
         """As a normalised array beside itself: a group makes its own rows of both."""
 
