@@ -266,13 +266,13 @@ class Plan(AsHTML):
         where `launches_dominate`. `functions` gives for uninterpreted boxes, by name, functions of tensors on the
         kernels' device; an imported program has its own. The same plan gives the same function. Autograd differentiates
         it by kernels too: where an input requires a gradient, the forward and the backward pass of the gradient are
-        planned and compiled (`catdiag.planner.training_plans`), at the first such call. A kernel that is planned with
-        warp specialization runs in its plain form on tensors of which the copy engine cannot read blocks (by their
-        strides and alignment), on other chips, and with another Triton than 3.6: a RuntimeWarning says so once. With
-        `strict` that is a RuntimeError, and so is here a CatdiagError a kernel with a `plain_form_reason`. Without
-        `dependent_launch` no kernel begins before the one before it has ended. Raises what `code` does, and
-        CatdiagError where a function is missing, a graph is asked for of one, and where torch or triton is not
-        installed.
+        planned and compiled (`catdiag.planner.training_plans`), at the first such call. Sizes that no input shows, as
+        heads of `(h d)`, are the plan's. A kernel that is planned with warp specialization runs in its plain form on
+        tensors of which the copy engine cannot read blocks (by their strides and alignment), on other chips, and with
+        another Triton than 3.6: a RuntimeWarning says so once. With `strict` that is a RuntimeError, and so is here a
+        CatdiagError a kernel with a `plain_form_reason`. Without `dependent_launch` no kernel begins before the one
+        before it has ended. Raises what `code` does, and CatdiagError where a function is missing, a graph is asked
+        for of one, and where torch or triton is not installed.
 
             kernel = attention.plan("H100", sizes).compile()
             kernel(Q, K, V)
@@ -299,7 +299,8 @@ class Plan(AsHTML):
             made = compiled(self.written(), self.diagram, self.source, graph=wanted, functions=given, gradient=gradient)
             changed = {"strict": True} if strict and self.written().specialized else {}
             changed |= {"dependent_launch": False} if not dependent_launch and self.written().dependents else {}
-            self._compiled[key] = replace(made, options={**made.options, **changed}) if changed else made
+            made = replace(made, options={**made.options, **changed}) if changed else made
+            self._compiled[key] = made.at(sizes=self.sizes)
         return self._compiled[key]
 
     def _refuse_plain_forms(self) -> None:

@@ -434,3 +434,14 @@ class TestRun:
         got = kernel(*map(torch.from_numpy, arrays))
         assert np.allclose(got.numpy(), flash.source(*arrays), atol=1e-5)
         cd.testing.assert_compiled(kernel, {"q": [1, 17], "x": [1, 33], "d": 16}, trials=3, operands="tf32")
+
+
+@pytest.mark.triton
+@pytest.mark.usefixtures("compiling")
+def test_sizes_that_no_input_shows_are_those_of_the_plan() -> None:
+    heads = cd.algorithm("t (h d) -> t h")(lambda A: cd.sum(cd.rearrange(A, "t (h d) -> t h d"), "d"))
+    plan = heads.plan("H200", {"t": 64, "h": 8, "d": 32})
+    hidden = plan.written().hidden_sizes
+    kernel = plan.compile()
+    assert hidden and {name: kernel.options[name] for name in hidden} == {name: plan.sizes[name] for name in hidden}
+    assert kernel.at(sizes={"h": 4, "d": 64}).options[hidden[0]] == {"h": 4, "d": 64}[hidden[0]]
