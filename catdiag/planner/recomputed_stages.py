@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from catdiag.category.diagram import Diagram, of_graph
-from catdiag.category.index_maps import Reindex
+from catdiag.category.index_maps import Reindex, View
 from catdiag.category.op_facts import elementwise
 from catdiag.category.ops import INDEX_MAPS, Box, Reduce
 from catdiag.category.types import BYTES, ArrayType, Ty, size_value
@@ -24,6 +24,7 @@ from catdiag.planner.kernel_candidates import PlanTarget
 from catdiag.planner.stage_orders import pointwise_first
 from catdiag.prover.composites import made_of, piece
 from catdiag.prover.congruence import has_generators
+from catdiag.rewrite.canonicalize import reads_before_maps
 from catdiag.rewrite.join_axes import joined
 from catdiag.rewrite.merge_axes import merged_early
 from catdiag.rewrite.one_name import with_one_name
@@ -224,7 +225,11 @@ def recomputed_rows(
 
 
 def _joined_first(kernel: Diagram, then: Callable[[Diagram], Diagram]) -> Diagram:
-    """A kernel in an arrangement, with axes joined, and under one name, before."""
+    """A kernel in an arrangement, with axes joined, and under one name, before; what is read at positions is computed
+    of what is read there."""
+    views = (box.op for box in kernel.boxes if isinstance(box.op, View))
+    for name in dict.fromkeys(n for view in views if len(view.reads) == 1 for n, _ in view.reads[0].at):
+        kernel = reads_before_maps(kernel, name)
     return then(joined(with_one_name(kernel)))
 
 

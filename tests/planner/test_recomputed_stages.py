@@ -127,6 +127,19 @@ def test_what_is_made_of_the_same_products_follows_each_other() -> None:
     assert [str(row.types[w]) for w in row.checkpoints] == ["[q d]", "[x d]", "[x d]", "[q]", "[x]"]
 
 
+def test_what_is_read_at_a_position_is_computed_of_what_is_read_there() -> None:
+    """A focal loss weighs the logarithm at the label, which another kernel would save for the whole vocabulary."""
+
+    @cd.algorithm("t v, int[t] -> t")
+    def focal(z: Any, label: Any) -> Any:
+        shifted = z - cd.max(z, "v")
+        chosen = cd.gather(shifted - cd.log(cd.sum(cd.exp(shifted), "v")), "v", label)
+        return (1 - cd.exp(chosen)) ** 2 * chosen
+
+    plan = cd.Program(focal.forward_and_backward().backward).plan("H200", {"t": 4096, "v": 32000})
+    assert len(plan.kernels) == 1 and plan.module is not None and not plan.derivation.theorem.conditional
+
+
 @pytest.mark.slow
 def test_the_gradient_of_grouped_queries_saves_no_scores() -> None:
     backward = cd.library.causal_grouped_query_attention.forward_and_backward().backward
