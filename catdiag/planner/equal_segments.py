@@ -90,7 +90,7 @@ class SegmentClass:
         found, draft = kernel.diagram, kernel.schedule.draft
         if names != own:
             put = Unifier({}, dict(sizes))
-            put.axes = {axis.name: replace(put.put(axis), name=axes[axis.name]) for axis in _axes(found, axes)}
+            put.axes = {axis.name: replace(put.put(axis), name=axes[axis.name]) for axis in renamed_axes(found, axes)}
             found = put.diagram(found)
             streams = tuple((put.name(axis), passes) for axis, passes in draft.streams)
             groups, skipped = (tuple(map(put.name, some)) for some in (draft.groups, draft.skipped))
@@ -143,7 +143,7 @@ class EqualSegments:
             found.made = None
 
 
-def _axes(diagram: Diagram, known: Mapping[str, str]) -> Iterator[Axis]:
+def renamed_axes(diagram: Diagram, known: Mapping[str, str]) -> Iterator[Axis]:
     """The axes of a kernel, and the parts of these, that have these names; each once."""
     found: set[str] = set()
     todo = [axis for ty in diagram.graph.wire_types() for axis in ty.axes]

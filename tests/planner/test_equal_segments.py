@@ -10,7 +10,7 @@ import pytest
 
 import catdiag as cd
 from catdiag.planner import cut_search, kernel_drafts, partition
-from catdiag.planner.equal_segments import EqualSegments
+from catdiag.planner.equal_segments import EqualSegments, renamed_axes
 from catdiag.planner.graph_segments import StageSequence
 from catdiag.planner.kernel_candidates import PlanTarget, timed_schedules
 from catdiag.planner.kernel_drafts import KernelDraft
@@ -198,13 +198,6 @@ def test_a_kernel_that_cannot_be_written_is_taken_only_where_no_other_way_is() -
     assert not found.unproved and not found.theorem.conditional
 
 
-def test_a_kernel_is_renamed_where_product_axes_are_exchanged() -> None:
-    def halves(W: Any, U: Any) -> Any:
-        return (
-            cd.rearrange(cd.exp(W), "(a b) k (c d) -> a b k (c d)"),
-            cd.rearrange(cd.exp(U), "(c d) k (a b) -> c d k (a b)"),
-        )
-
-    program = cd.algorithm("(a b) k (c d), (c d) k (a b) -> a b k (c d), c d k (a b)", name="halves")(halves)
-    plan = program.plan("H200", {"a": 32, "b": 4, "c": 32, "d": 4, "k": 3}, several=True)
-    assert len(plan.kernels) == 2 and not plan.unproved
+def test_names_of_the_parts_of_a_product_axis_are_put_where_the_product_is_whole() -> None:
+    whole = cd.algorithm("(a b) k")(lambda W: cd.exp(W)).diagram
+    assert {axis.name for axis in renamed_axes(whole, {"a": "c", "b": "d", "k": "k"})} == {"a", "b", "k"}
