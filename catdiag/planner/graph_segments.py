@@ -27,7 +27,7 @@ from catdiag.category.ops import Box, Call, Einsum, Generic, GroupOp, View, arra
 from catdiag.category.substitution import inline
 from catdiag.category.types import STORED, ArrayType
 from catdiag.planner.operand_layouts import CopiedGraph, with_copies
-from catdiag.planner.saved_views import inlined, saved_views
+from catdiag.planner.saved_views import inlined, is_part, saved_views
 from catdiag.planner.stage_orders import StageOrder, depth_first, pointwise_first
 from catdiag.prover.congruence import has_generators
 from catdiag.rewrite.fuse import assigned
@@ -154,6 +154,7 @@ class StageSequence:
                 self.stages.append([*before, place])
         if self.order != "stored":
             self._order_stages()
+        self._delay_parts(readers, ends)
         self._merge_pointwise(readers, ends)
         stages = {w: [self.stage[p] for p in places if p in self.stage] for w, places in readers.items()}
         self._last = {w: max(found) for w, found in stages.items() if found}  # the last stage that reads an array
@@ -176,6 +177,19 @@ class StageSequence:
         places_of = {k: n for n, k in enumerate(order)}
         self.stages = [self.stages[k] for k in order]
         self.stage = {place: places_of[k] for place, k in self.stage.items()}
+
+    def _delay_parts(self, readers: Mapping[int, Collection[int]], ends: AbstractSet[int]) -> None:
+        """Puts parts of arrays right before the first stage that reads them, whose kernel may read them in place:
+        between other stages they would be copies. `readers` and `ends` are as in `_merge_pointwise`."""
+        found: list[int] = []
+        for k in reversed(range(len(self.stages))):
+            places, made = self.stages[k], [self.first[p] for p in self.stages[k]]
+            part = all(p not in self._saved_views and is_part(self.graph.nodes[p].box) for p in places)
+            read_in = {self.stage[p] for w in made for p in readers.get(w, ()) if p in self.stage} - {k}
+            first = min(map(found.index, read_in)) if part and read_in and not ends & set(made) else 0
+            found.insert(first, k)
+        self.stages = [self.stages[k] for k in found]
+        self.stage = {p: k for k, places in enumerate(self.stages) for p in places}
 
     def _merge_pointwise(self, readers: Mapping[int, Collection[int]], ends: AbstractSet[int]) -> None:
         """Makes functions at every index one stage that follow each other and of which only the last is read by others:

@@ -36,7 +36,7 @@ def inlined(graph: Graph, saved: Collection[int]) -> list[bool]:
     """
     free, given = rematerialized(graph, [False] * len(graph.dom)), [True] * len(graph.dom)
     for place, (made, node) in enumerate(graph.wired()):
-        part = place not in saved and _is_part(node.box) and given[node.inputs[0]]
+        part = place not in saved and is_part(node.box) and given[node.inputs[0]]
         said = place not in saved and _recomputed(
             node.box, [free[w] for w in node.inputs], [given[w] for w in node.inputs]
         )
@@ -60,7 +60,7 @@ def _recomputed(box: Box, free: Sequence[bool], given: Sequence[bool]) -> bool:
     return made.element == "bool" and kinds <= {"int", "bool"} and all(len(ty.axes) < len(made.axes) for ty in read)
 
 
-def _is_part(box: Box) -> bool:
+def is_part(box: Box) -> bool:
     """Whether a box gives some entries of an array, none of them twice: a slice, or a view that reads each axis at the
     index of one of its own, or at a constant."""
     row = op_fact(PARTS, box.op)
@@ -92,7 +92,7 @@ def _read_by_functions(graph: Graph) -> set[int]:
             place = maker[w]
             while place >= 0 and transposes(graph.nodes[place].box):
                 place = maker[graph.nodes[place].inputs[0]]
-            if place >= 0 and (is_view(graph.nodes[place].box) or _is_part(graph.nodes[place].box)):
+            if place >= 0 and (is_view(graph.nodes[place].box) or is_part(graph.nodes[place].box)):
                 found.add(place)
     return found
 

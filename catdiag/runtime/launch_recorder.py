@@ -107,6 +107,11 @@ class Tensor:
         shape[axis] = length
         return Tensor(tuple(shape), self.strides, self.dtype, self.device)
 
+    def select(self, axis: int, place: int) -> Tensor:
+        """The entries at a position along an axis."""
+        shape, strides = ((*of[:axis], *of[axis + 1 :]) for of in (self.shape, self.strides))
+        return Tensor(shape, strides, self.dtype, self.device, self)
+
     def view(self, kind: Type | Sequence[int]) -> Tensor:
         """The same bytes as elements of another type, or in another shape."""
         if not isinstance(kind, Type):

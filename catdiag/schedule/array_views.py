@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from catdiag.category.diagram import Graph
+from catdiag.category.graph import Operation
 from catdiag.category.index_maps import Reindex, View, leaves
 from catdiag.category.op_facts import new_names
 from catdiag.category.ops import Box, Op, Reduce, Rename, op_row
@@ -138,3 +139,18 @@ def result_order(graph: Graph, wire: int) -> tuple[str, ...]:
 def in_memory_order(axes: Sequence[Axis], order: Sequence[str]) -> tuple[Axis, ...]:
     """Axes in the order of memory."""
     return tuple(sorted(axes, key=lambda axis: order.index(axis.name) if axis.name in order else -1))
+
+
+def picks_entries(op: Operation) -> bool:
+    """Whether an operation gives the part of one array at fixed positions along some of its axes, as `unbind` does: a
+    tensor with fewer strides and another first entry.
+
+    >>> import catdiag as cd
+    >>> f = cd.algorithm("q h=3 d")(lambda A: (cd.gather(A, "h", 1), cd.stride(A, "d", "e", 2)))
+    >>> [picks_entries(box.op) for box in f.boxes]
+    [True, False]
+    """
+    if not isinstance(op, View) or len(op.reads) != 1 or op.index_axes or op.fits or op.reads[0].where:
+        return False
+    places = [place for _, place in op.reads[0].at]
+    return bool(places) and all(isinstance(place, int) and place >= 0 for place in places)

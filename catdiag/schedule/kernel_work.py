@@ -14,6 +14,7 @@ from catdiag.category.integer_polynomial import ONE, ZERO, IntPolynomial
 from catdiag.category.op_facts import contracts, scalar_function
 from catdiag.category.ops import Einsum, FoldOp, GroupOp, Map, Op, Reduce, op_fact
 from catdiag.category.types import Axis, Size, union
+from catdiag.schedule.array_views import array_view
 from catdiag.schedule.contractions import (
     Factor,
     Loop,
@@ -90,7 +91,10 @@ def gathered_loads(
                 )
             )
             if len(own) < len(types[wire].axes) or short:
+                view = array_view(graph, wire).axes
+                begins_anywhere = any(viewed.shifted for viewed in view if viewed.axis.name == own[-1].name)
                 load = _gathered_load(array, own, types[wire].axes, tiles)
+                load = replace(load, shifted=load.shifted or begins_anywhere)
                 around = loops
                 while around and around[-1][0] not in load.entries.symbols():
                     around = around[:-1]

@@ -70,7 +70,10 @@ class StoredArray(Pull):
     parts: bool = False
     """Whether its first axis counts the parts of a split loop (split-K)."""
     source: StoredArray | None = None
-    """The array whose memory it is, with more axes, if it is another array with neighboring axes merged."""
+    """The array whose memory it is, with more axes, if it is another array with neighboring axes merged or a part of
+    one."""
+    part: Pull | None = None
+    """The part of its source that it is, if it is one."""
 
     def compute(self, k: Builder, index: At, guard: TileNode | None) -> TileNode:
         """A load, or an argument of the kernel if the array is a scalar."""

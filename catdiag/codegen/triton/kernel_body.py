@@ -67,7 +67,7 @@ class Writing:
     def __init__(self, shared: ModuleContext, env: Mapping[NestValue, Pull], spans: Sequence[LoopSpan]) -> None:
         self.shared, self.tl = shared, self.dialect.module
         self.own = Names(set(shared.names.taken))
-        self.k = Build(self.own, env, shared.sizes, shared.dtypes, shared.merged_array)
+        self.k = Build(self.own, env, shared.sizes, shared.dtypes, shared.merged_array, shared.array_part)
         self.types = ProductTypes(shared, self.k.arrays, self.tl)
         self.printer = TritonPrinter(self.own.fresh, self.types.factors, self.types.precision, self.dialect)
         self.printer.twins, self.printer.lefts = self.k.nodes.twins, self.k.nodes.lefts

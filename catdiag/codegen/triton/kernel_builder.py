@@ -43,6 +43,7 @@ from catdiag.codegen.triton.mask_ranges import Bound, UnmaskedRange, reach, solv
 from catdiag.codegen.triton.tile_expressions import NEUTRAL, Nodes
 from catdiag.codegen.triton.tile_fills import Fill
 from catdiag.codegen.triton.tile_nodes import Dim, Scope, TileNode, from_array, terms
+from catdiag.schedule.array_views import picks_entries
 from catdiag.schedule.statements import Let, LoopSpan, NestValue
 from catdiag.util.errors import TypeMismatch, source_place
 
@@ -90,7 +91,8 @@ class Build:
     """The nodes of one kernel, made from the statements of a loop nest.
 
     `env` gives the arrays that the kernel reads, `size_names` the names of sizes in the kernel, and `dtypes` the
-    element types of arrays by name. `merged_array` gives an array of the launch with neighboring axes as one.
+    element types of arrays by name. `merged_array` gives an array of the launch with neighboring axes as one,
+    `array_part` one that is a part of another.
     """
 
     def __init__(
@@ -100,8 +102,9 @@ class Build:
         size_names: Mapping[str, str],
         dtypes: Mapping[str, str],
         merged_array: Callable[[StoredArray, Sequence[str], Names], StoredArray | None],
+        array_part: Callable[[Pull, Names], StoredArray | None],
     ):
-        self.merged_array = merged_array
+        self.merged_array, self.array_part = merged_array, array_part
         self.names = names
         self.size_names = size_names
         self.dtypes = dtypes
@@ -398,7 +401,9 @@ class Build:
         self.env[let.targets[0]] = AxisPositions(let.box.cod[0])
 
     def _viewed(self, op: ops.Rename | ops.Reindex | ops.View, let: Let) -> None:
-        self.env[let.targets[0]] = viewed(let.box, [self.env[a] for a in let.args])
+        made = viewed(let.box, [self.env[a] for a in let.args])
+        part = self.array_part(made, self.names) if picks_entries(let.box.op) else None
+        self.env[let.targets[0]] = part or made
 
     def _reduce(self, op: ops.Reduce, let: Let) -> None:
         node = self.tile(let.args[0])

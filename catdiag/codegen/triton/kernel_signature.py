@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from catdiag.category.ops import Box
-from catdiag.category.types import INTEGER_BYTES, STORED, ArrayType, product
+from catdiag.category.types import INTEGER_BYTES, STORED, ArrayType, product, show
 from catdiag.codegen.kernel_tree import Assign, If, PythonStatement
 from catdiag.codegen.names import Names
 from catdiag.codegen.syntax import Name, call, dotted
 from catdiag.codegen.triton.additions import Addition
 from catdiag.codegen.triton.array_accesses import Pull, StoredArray, unreshaped
 from catdiag.codegen.triton.array_boxes import Boxes
+from catdiag.codegen.triton.array_parts import stored_part, tensor_of
 from catdiag.codegen.triton.mask_ranges import Bound
 from catdiag.codegen.triton.tile_nodes import TileNode
 from catdiag.schedule.element_widths import REST, cast_type, real_types, width
@@ -175,6 +176,8 @@ class ModuleContext:
     """Such results, read as these values are."""
     merged: dict[tuple[StoredArray, tuple[str, ...]], StoredArray] = field(default_factory=dict)
     """Arrays with neighboring axes as one of one stride, by the array and the axes."""
+    array_parts: dict[tuple[StoredArray, str], StoredArray] = field(default_factory=dict)
+    """Arrays that are parts of others at fixed positions, by the array and the expression of the tensor."""
 
     @property
     def written(self) -> dict[NestValue, Pull]:
@@ -221,6 +224,25 @@ class ModuleContext:
             self.factors.add(name)
         self.merged[array, tuple(names)] = found
         return found
+
+    def array_part(self, part: Pull, own: Names) -> StoredArray | None:
+        """An array of the launch that is a part of another at fixed positions, under a name that is new in the module
+        and among `own`; None of results, and of arrays that are parts of others, or have their axes merged."""
+        array = stored_part(part)
+        if array is None or array.parts or array in self.results or array.source is not None:
+            return None
+        key = array, str(tensor_of(part, lambda size: Name(show(size))))
+        if key not in self.array_parts:
+            while (name := self.names.fresh(f"{array.name}_part")) in own.taken:
+                pass
+            own.taken.add(name)
+            self.array_parts[key] = StoredArray(part.ty, name, array.temporary, source=array, part=part)
+            if array.name in self.dtypes:
+                self.dtypes[name] = self.dtypes[array.name]
+            if array.name in self.factors:
+                self.factors.add(name)
+        own.taken.add(self.array_parts[key].name)
+        return self.array_parts[key]
 
     def programs_of(self, place: int) -> int:
         """How many programs of a group's kernel go through runs of tiles at most."""

@@ -14,6 +14,7 @@ from catdiag.category.types import ArrayType, Size
 from catdiag.codegen.syntax import Name, PythonExpression, TupleOf
 from catdiag.codegen.triton.added_results import AddedArray
 from catdiag.codegen.triton.array_accesses import StoredArray
+from catdiag.codegen.triton.array_parts import tensor_of
 from catdiag.codegen.triton.buffer_arena import WorkBuffer
 from catdiag.codegen.triton.kernel_signature import KernelSpec
 from catdiag.codegen.triton.opaque_call import OpaqueCall
@@ -51,7 +52,8 @@ class LaunchMemory:
     """Buffers that lie where another one does, which they overwrite."""
 
     def __post_init__(self) -> None:
-        self.merged_buffers = {a.source: a for a in self.merged_arrays if a.source is not None and a.temporary}
+        merged = [a for a in self.merged_arrays if a.temporary and a.part is None]
+        self.merged_buffers = {a.source: a for a in merged if a.source is not None}
         self.overwritten = self._overwritten()
 
     # -- shared memory of results and inputs, of buffers and buffers -------------------------------------------------
@@ -124,6 +126,7 @@ class LaunchMemory:
     def _live(self, array: StoredArray) -> tuple[int, int]:
         """The positions of the first and the last step that use an array, or one that lies in its place."""
         own = {array, array.source, *(made for made, first in self.overwritten.items() if first is array)}
+        own |= {a for a in self.merged_arrays if a.source in own and a.part is not None}
         users = [
             n for n, step in enumerate(self.steps)
             if not own.isdisjoint(step.arrays)
@@ -195,10 +198,13 @@ class LaunchMemory:
         return lines
 
     def merged_inputs(self) -> list[str]:
-        """The lines that merge neighboring axes of inputs: views, or copies where they have not one stride."""
+        """The lines that merge neighboring axes of inputs: views, or copies where they have not one stride; and those
+        that make parts of arrays."""
         lines = []
         for array in self.merged_arrays:
-            if array.source is not None and not array.temporary:
+            if array.part is not None:
+                lines.append(f"{array.name} = {tensor_of(array.part, self.size)}")
+            elif array.source is not None and not array.temporary:
                 place, order = _unmerged(array.source, array)
                 merged = len(order) - len(array.ty.axes) + 1
                 counts = tuple(merged if k == place else 1 for k in range(len(array.ty.axes)))

@@ -166,7 +166,7 @@ class _ModuleBuilder:
         launch = LaunchWriter(
             self.entry, inputs, outputs, self.buffers, self.kernels, keywords, self.stages, self.warps,
             self.dtypes, self._about(), sizes, self.specialized_kernels, self.calls,
-            tuple(self.shared.merged.values()), tuple(self.added),
+            (*self.shared.merged.values(), *self.shared.array_parts.values()), tuple(self.added),
         )  # fmt: skip
         forms = tuple(self.specialized_kernels.values())
         products = any(isinstance(call, ProductCall) for call in self.calls)

@@ -13,6 +13,7 @@ from catdiag.category.diagram import Diagram
 from catdiag.category.integer_polynomial import IntPolynomial
 from catdiag.category.ops import Box, Map, Reduce, Reindex, View
 from catdiag.schedule.access_region import TileWindow
+from catdiag.schedule.array_views import picks_entries
 from catdiag.schedule.contractions import deciding, matrix_product
 from catdiag.schedule.element_widths import width
 from catdiag.schedule.live_ranges import is_view, multiplies
@@ -144,7 +145,7 @@ class _Walk:
     def _box(self, let: Let, loop: For | None) -> None:
         """Says what the results of a box are made of; notes it if it is a product."""
         op, given = let.box.op, [self._source(a, loop) for a in let.args]
-        if is_view(let.box) and not isinstance(op, TileWindow):
+        if (is_view(let.box) or (loop is None and picks_entries(let.box.op))) and not isinstance(op, TileWindow):
             made = given[0]
         else:
             part = isinstance(op, (Reindex, View)) and (given[0].is_input or given[0].part)
