@@ -22,6 +22,7 @@ PACKED = {"b": 8, "t": 512, "h": 12, "d": 64}
 def packed(X: Any) -> Any:
     """Attention of queries, keys and values that one projection makes."""
     Q, K, V = (cd.gather(cd.rearrange(X, "b t (k h d) -> b t k h d"), "k", n) for n in range(3))
+    K, V = K.rename(t="x"), V.rename(t="x")
     weights = cd.softmax(cd.einsum("b t h d, b x h d -> b h t x", Q, K) / 8, "x")
     return cd.einsum("b h t x, b x h d -> b t h d", weights, V)
 
