@@ -393,11 +393,16 @@ class StageSequence:
             ends.setdefault(self.root[w], name)
 
         types, rest = self._types_of_all(dtype), rest_type(dtype)
+        copied: dict[int, list[int]] = {}  # the copies of an array
+        for place in sorted(self.copies):
+            copied.setdefault(self.root[self.graph.nodes[place].inputs[0]], []).append(self.first[place])
 
         def kind(w: int) -> str:
             w = self.root[w]
             while w not in ends and self.maker[w] in self.copies:
                 w = self.root[self.graph.nodes[self.maker[w]].inputs[0]]
+            if w >= inputs and w not in ends:
+                w = next((result for result in copied.get(w, ()) if result in ends), w)
             if w >= inputs and w not in ends:
                 place = self.maker[w]
                 cast = cast_type(self.graph.nodes[place].box, w - self.first[place])

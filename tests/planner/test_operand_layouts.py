@@ -133,3 +133,10 @@ def test_copies_have_the_type_of_what_they_are_copies_of() -> None:
     row = StageSequence(TRIANGLES.diagram, copying=partial(with_copies, sizes=TRIANGLE))
     found = [row.types_of(k, k + 1, types) for k in range(len(row.stages))]
     assert found[0] == {"A": "fp32", "out": "fp32"} and found[1] in ("bf16", {"B": "bf16", "out": "bf16"})
+
+
+def test_what_is_copied_to_a_result_has_its_type() -> None:
+    row = StageSequence(TRIANGLES.diagram, copying=partial(with_copies, sizes=TRIANGLE))
+    product = next(k for k in range(len(row.stages)) if row.segment_diagram(k, k + 1).boxes[-1].name == "einsum")
+    found = row.types_of(product, product + 1, {"A": "bf16", "B": "bf16", "out": "fp32"})
+    assert isinstance(found, dict) and found["out"] == "fp32"
