@@ -102,8 +102,7 @@ class StageSequence:
     stages: list[list[int]] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
-        flat = inline(self.diagram) if self.opened else _named_boxes_whole(self.diagram)
-        self.uncopied = reachable(flat.graph)
+        self.uncopied = reachable((inline if self.opened else _named_boxes_whole)(self.diagram).graph)
         copied = self.copying(self.uncopied)
         self.graph, self.copies, self.origin = copied.graph, copied.copies, copied.origin
         self.types = self.graph.wire_types()

@@ -90,9 +90,8 @@ class KernelLoop:
 class Build:
     """The nodes of one kernel, made from the statements of a loop nest.
 
-    `env` gives the arrays that the kernel reads, `size_names` the names of sizes in the kernel, and `dtypes` the
-    element types of arrays by name. `merged_array` gives an array of the launch with neighboring axes as one,
-    `array_part` one that is a part of another.
+    `env` gives the arrays that the kernel reads, `size_names` the names of sizes in the kernel, `dtypes` the element
+    types of arrays by name. `merged_array` gives an array with neighboring axes as one, `array_part` a part of one.
     """
 
     def __init__(
@@ -402,8 +401,7 @@ class Build:
 
     def _viewed(self, op: ops.Rename | ops.Reindex | ops.View, let: Let) -> None:
         made = viewed(let.box, [self.env[a] for a in let.args])
-        part = self.array_part(made, self.names) if picks_entries(let.box.op) else None
-        self.env[let.targets[0]] = part or made
+        self.env[let.targets[0]] = (picks_entries(let.box.op) and self.array_part(made, self.names)) or made
 
     def _reduce(self, op: ops.Reduce, let: Let) -> None:
         node = self.tile(let.args[0])
