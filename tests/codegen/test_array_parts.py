@@ -84,3 +84,14 @@ def test_parts_of_one_projection_are_read_by_boxes_in_the_kernel_of_attention() 
     parts = re.findall(r"    (\w+) = X\.unflatten\(2, \(3, h, d\)\)\.select\(2, (\d)\)\n", text)
     assert {"1", "2"} <= {place for _, place in parts}
     assert all(f"{name}_blocks" in text for name, place in parts if place != "0")
+
+
+def test_parts_of_a_result_are_read_as_they_are_planned() -> None:
+    def layer(Y: Any, W: Any) -> Any:
+        X = cd.einsum("b t e, e (k h d) -> b t (k h d)", Y, W)
+        return cd.rearrange(X, "b t (k h d) -> b t k h d"), packed(X)
+
+    program = cd.algorithm("b t e, e (k=3 h d) -> b t k=3 h d, b t h d", name="layer")(layer)
+    plan = program.plan("H200", {**PACKED, "e": 768})
+    assert plan.module is not None, plan.reason
+    assert ".select(2, 1)" in plan.code("triton")

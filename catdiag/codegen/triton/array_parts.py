@@ -24,24 +24,37 @@ def stored_part(pull: Pull) -> StoredArray | None:
             plain = isinstance(pull, Viewed) and picks_entries(pull.op)
         if not plain:
             return None
-        pull = pull.source if isinstance(pull, Renamed) else pull.sources[0]  # type: ignore[attr-defined]
+        pull = _source(pull)
     return pull
 
 
+def _source(pull: Pull) -> Pull:
+    """What a part is made of: of axes that are split again, what was merged."""
+    if isinstance(pull, Renamed):
+        return pull.source
+    (source,) = pull.sources  # type: ignore[attr-defined]
+    return source.sources[0] if _splits_again(pull, source) else source  # type: ignore[no-any-return]
+
+
+def _splits_again(pull: Pull, source: Pull) -> bool:
+    both = isinstance(pull, Arranged) and isinstance(source, Arranged)
+    return both and (pull.op.kind, source.op.kind, pull.op.axis) == ("split", "merge", source.op.axis)  # type: ignore[attr-defined]
+
+
 def tensor_of(pull: Pull, size: Callable[[Size], PythonExpression]) -> PythonExpression:
-    """A part of an array at fixed positions (`array_accesses.stored_part`) as an expression of tensors."""
+    """A part of an array at fixed positions (`stored_part`) as an expression of tensors."""
     if isinstance(pull, StoredArray):
         return Name(pull.name)
-    (source,) = (pull.source,) if isinstance(pull, Renamed) else pull.sources  # type: ignore[attr-defined]
+    source = _source(pull)
     found, names = tensor_of(source, size), source.ty.names
     if isinstance(pull, Renamed):
-        before = {new: old for old, new in ((old, pull.pairs.get(old, old)) for old in names)}
-        return method(found, "permute", TupleOf(tuple(Number(names.index(before[n])) for n in pull.ty.names)))
-    if isinstance(pull, Arranged):
-        parts = TupleOf(tuple(size(axis.size) for axis in pull.op.axis.parts))
-        found = method(found, "unflatten", Number(names.index(pull.op.axis.name)), parts)
-        place = names.index(pull.op.axis.name)
-        names = (*names[:place], *(axis.name for axis in pull.op.axis.parts), *names[place + 1 :])
+        names = tuple(pull.pairs.get(name, name) for name in names)
+    elif isinstance(pull, Arranged):
+        axis = pull.op.axis
+        if axis.name in names:  # it is not split again
+            place = names.index(axis.name)
+            found = method(found, "unflatten", Number(place), TupleOf(tuple(size(part.size) for part in axis.parts)))
+            names = (*names[:place], *(part.name for part in axis.parts), *names[place + 1 :])
     else:
         at = dict(pull.op.reads[0].at)  # type: ignore[attr-defined]
         for name in reversed([name for name in names if name in at]):

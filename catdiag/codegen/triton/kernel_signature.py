@@ -227,9 +227,9 @@ class ModuleContext:
 
     def array_part(self, part: Pull, own: Names) -> StoredArray | None:
         """An array of the launch that is a part of another at fixed positions, under a name that is new in the module
-        and among `own`; None of results, and of arrays that are parts of others, or have their axes merged."""
+        and among `own`; None of arrays that are parts of others, or have their axes merged."""
         array = stored_part(part)
-        if array is None or array.parts or array in self.results or array.source is not None:
+        if array is None or array.parts or array.source is not None:
             return None
         key = array, str(tensor_of(part, lambda size: Name(show(size))))
         if key not in self.array_parts:
