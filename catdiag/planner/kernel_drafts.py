@@ -328,23 +328,7 @@ def cut(
         raise NotProvedTogether(f"{failed}: {'; '.join(unproved)}", whole, tuple(unproved))
     theorem: Theorem | None = None
     if len(kernels) > 1 and (other or source is row.diagram) and not has_generators(source):
-        ends: Sequence[int] = range(1, len(kernels) + 1)
-        try:
-            if other is None and not row.copies:
-                theorem = _together(row, kernels, whole, ask)
-            else:
-                opened = of_graph(row.uncopied, row.diagram.cod, row.diagram.names) if other is None else other.opened
-                ordered, wires = row.composed(
-                    ((span, diagram) for span, diagram, _ in kernels), ordered=bool(row.copies)
-                )
-                stages, ends = _stages(row, [span for span, *_ in kernels], wires, _written(row, other))
-                known = [t for *_, t in kernels if t is not None]
-                theorem = _through(ask, (opened, ordered), (source, whole), stages, known)
-        except OpenPart as error:
-            said = f"{kernels_of_part(ends, error.number)}: it stopped at {error.goal}"
-            raise NotProvedTogether(f"{failed}: {said}", whole, (said,)) from error
-        except (OpenGoal, KernelError) as error:
-            why = f": {error}"
+        theorem, why = _in_parts(row, kernels, (source, whole), ask, other, failed)
     if theorem is None:
         theorem = proved(ask, source, whole, True)
     if theorem is None:
@@ -352,9 +336,44 @@ def cut(
     return Derivation.start(source, ask).then(Cut(saved), whole, theorem, ungrouped=None)
 
 
-def _written(row: StageSequence, other: Reassociation | None) -> dict[int, int]:
-    """For wires of a row, those of the opened source that carry the same, perhaps in another order of axes."""
+def _in_parts(
+    row: StageSequence,
+    kernels: Sequence[tuple[Span, Diagram, Theorem | None]],
+    sides: tuple[Diagram, Diagram],
+    ask: Z3,
+    other: Reassociation | None,
+    failed: str,
+) -> tuple[Theorem | None, str]:
+    """That kernels of a row together mean its source, which are the `sides`, by way of what passes between them; or
+    None, and why. Copies are tried as what they are copies of, and then as parts of the kernels that read them. Raises
+    NotProvedTogether, which says what `failed`, for a part that is not proved."""
+    _, whole = sides
+    spans, known = [span for span, *_ in kernels], [t for *_, t in kernels if t is not None]
+    opened = of_graph(row.uncopied, row.diagram.cod, row.diagram.names) if other is None else other.opened
+    why = ""
+    for copies in (True, False) if row.copies else (False,):
+        ends: Sequence[int] = range(1, len(kernels) + 1)
+        try:
+            if other is None and not row.copies:
+                return _together(row, kernels, whole, ask), ""
+            made, wires = row.composed(((span, diagram) for span, diagram, _ in kernels), ordered=copies)
+            stages, ends = _stages(row, spans, wires, _written(row, other, copies))
+            return _through(ask, (opened, made), sides, stages, known), ""
+        except OpenPart as error:
+            why = f"{kernels_of_part(ends, error.number)}: it stopped at {error.goal}"
+            if not copies:
+                raise NotProvedTogether(f"{failed}: {why}", whole, (why,)) from error
+        except (OpenGoal, KernelError) as error:
+            why = f": {error}"
+    return None, why
+
+
+def _written(row: StageSequence, other: Reassociation | None, copies: bool) -> dict[int, int]:
+    """For wires of a row, those of the opened source that carry the same; with `copies`, in any order of axes."""
     origin = row.origin or {w: w for w in range(len(row.types))}
+    if not copies:
+        types = row.uncopied.wire_types()
+        origin = {w: v for w, v in origin.items() if row.maker[w] not in row.copies and row.types[w] == types[v]}
     if other is None:
         return dict(origin)
     if row.uncopied != other.diagram.graph:
@@ -368,7 +387,7 @@ def _stages(
 ) -> tuple[list[list[tuple[int, int]]], Sequence[int]]:
     """Where kernels of another form of a source may be proved apart: the cuts at which all that crosses is `written` in
     the opened source, as its wires with those of the kernels; and the number of the last kernel before each, and of
-    all.
+    all. Copies that are not are made again in a later part.
 
     With what crosses a cut are the results that kernels before it make: those owe what the results do."""
     stages: list[list[tuple[int, int]]] = []
@@ -376,7 +395,7 @@ def _stages(
     known = {(w, w) for w in range(len(row.graph.dom))}
     results = dict[int, None]()
     for number, (start, end) in enumerate(spans[:-1], 1):
-        crossing = row.crossing(end)
+        crossing = [w for w in row.crossing(end) if w in written or row.maker[w] not in row.copies]
         made = (w for w in row.segment(start, end).makes if w in row.graph.outputs)
         results.update(dict.fromkeys(w for w in made if w in written and w in wires))
         if all(w in written and w in wires for w in crossing):

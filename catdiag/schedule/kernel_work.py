@@ -14,7 +14,6 @@ from catdiag.category.integer_polynomial import ONE, ZERO, IntPolynomial
 from catdiag.category.op_facts import contracts, scalar_function
 from catdiag.category.ops import Einsum, FoldOp, GroupOp, Map, Op, Reduce, op_fact
 from catdiag.category.types import Axis, Size, union
-from catdiag.schedule.array_views import array_view
 from catdiag.schedule.contractions import (
     Factor,
     Loop,
@@ -71,11 +70,15 @@ def gathered_loads(
     with these tiles. What does not change in inner loops is loaded before these."""
     graph, found = body.graph, dict[int, list[GatheredLoad]]()
     types, source = graph.wire_types(), list(range(len(graph.dom)))
+    moved = [frozenset[str]()] * len(graph.dom)  # the axes along which a wire is read at other positions
     whole = dict(loops)
     batch = {name for node in graph.nodes if matrix_sides(node.box) for name in batch_axes(node.box)}
     for place, node in enumerate(graph.nodes):
         maps = is_view(node.box) or isinstance(node.box.op, View)
         source.extend(source[node.inputs[0]] if maps else len(source) for _ in node.box.cod)
+        at = node.box.op.reads[0].at if isinstance(node.box.op, View) else ()
+        rest = moved[node.inputs[0]] if maps else frozenset[str]()
+        moved.extend(rest | {name for name, place in at if place != ("i", name)} for _ in node.box.cod)
         if maps or isinstance(node.box.op, (FoldOp, GroupOp)):
             continue
         for wire in node.inputs:
@@ -91,10 +94,8 @@ def gathered_loads(
                 )
             )
             if len(own) < len(types[wire].axes) or short:
-                view = array_view(graph, wire).axes
-                begins_anywhere = any(viewed.shifted for viewed in view if viewed.axis.name == own[-1].name)
                 load = _gathered_load(array, own, types[wire].axes, tiles)
-                load = replace(load, shifted=load.shifted or begins_anywhere)
+                load = replace(load, shifted=load.shifted or own[-1].name in moved[wire])
                 around = loops
                 while around and around[-1][0] not in load.entries.symbols():
                     around = around[:-1]
