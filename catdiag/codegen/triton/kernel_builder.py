@@ -229,10 +229,7 @@ class Build:
 
     def merged(self, array: StoredArray, names: Sequence[str]) -> StoredArray | None:
         """The same memory with neighboring axes as one of one stride; None where the launch has no such array."""
-        found = self.merged_array(array, names, self.names)
-        if found is not None and array.name in self.nodes.bytes:
-            self.nodes.bytes |= {found.name}
-        return found
+        return self.merged_array(array, names, self.names)
 
     def tile(self, value: NestValue) -> TileNode:
         """The tile of a value of the loop nest."""

@@ -334,11 +334,11 @@ class LaunchWriter:
         spans = tiles_of_merge(kernel)
         if not spans:
             return ""
-        kept, tiles = self.names.fresh("whole_tiles"), TupleOf(tuple(Name(span.symbol) for span in spans))
+        whole, tiles = self.names.fresh("whole_tiles"), TupleOf(tuple(Name(span.symbol) for span in spans))
         lengths = TupleOf(tuple(self.size(span.size) for span in spans))
-        self.write(f"{kept} = {tiles}")
-        self.write(f"{tiles} = {call('_merging', Name(kept), lengths)}")
-        return f"{tiles} = {kept}"
+        self.write(f"{whole} = {tiles}")
+        self.write(f"{tiles} = {call('_merging', Name(whole), lengths)}")
+        return f"{tiles} = {whole}"
 
     def _plain(self, kernel: KernelSpec, count: PythonExpression, fallback: ListOf | None = None) -> None:
         """The launch of a kernel in its Triton form.

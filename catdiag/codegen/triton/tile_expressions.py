@@ -290,7 +290,10 @@ class Nodes:
         """Whether a tile was loaded from an array with 8-bit elements."""
         while node.kind in ("relabel", "guard", "spread"):
             node = node.args[1] if node.kind == "guard" else node.args[0]
-        return node.kind == "load" and getattr(node.data[0], "name", "") in self.bytes
+        if node.kind != "load":
+            return False
+        array = node.data[0]  # which may be a part of another, or have axes of it merged
+        return getattr(getattr(array, "source", None) or array, "name", "") in self.bytes
 
     def masked(self, node: TileNode, dim: Dim, neutral: float) -> TileNode:
         """The node with `neutral` at positions of `dim` outside the array."""
