@@ -153,7 +153,7 @@ class StageSequence:
                 self.stages.append([*before, place])
         if self.order != "stored":
             self._order_stages()
-        self._delay_parts(readers, ends)
+        self._sink_parts(readers, ends)
         self._merge_pointwise(readers, ends)
         stages = {w: [self.stage[p] for p in places if p in self.stage] for w, places in readers.items()}
         self._last = {w: max(found) for w, found in stages.items() if found}  # the last stage that reads an array
@@ -177,7 +177,7 @@ class StageSequence:
         self.stages = [self.stages[k] for k in order]
         self.stage = {place: places_of[k] for place, k in self.stage.items()}
 
-    def _delay_parts(self, readers: Mapping[int, Collection[int]], ends: AbstractSet[int]) -> None:
+    def _sink_parts(self, readers: Mapping[int, Collection[int]], ends: AbstractSet[int]) -> None:
         """Puts parts of arrays right before the first stage that reads them, whose kernel may read them in place:
         between other stages they would be copies. `readers` and `ends` are as in `_merge_pointwise`."""
         found: list[int] = []

@@ -1,5 +1,5 @@
 """Axes that stand together in all arrays of a kernel, as one axis: two halves of a feature axis, say, that nothing in
-it reads apart.
+it tells from each other.
 
 A kernel then reads and makes tiles with one stride along them, and its products are of matrices. Inputs are merged
 before and results split after, which are views of them as they lie in memory.
@@ -41,8 +41,8 @@ def joined(diagram: Diagram) -> Diagram:
 
 def _together(diagram: Diagram) -> Iterator[Axis]:
     """The runs of axes that stand together, as one axis each; they have no axis in common."""
-    kept = {name for ty in diagram.cod for name in ty.names}
-    summed = [set(reduced_axes(box)) & kept for box in diagram.boxes if multiplies(box)]
+    results = {name for ty in diagram.cod for name in ty.names}
+    summed = [set(reduced_axes(box)) & results for box in diagram.boxes if multiplies(box)]
     taken: set[str] = set()
     for ty in diagram.dom:
         run: list[Axis] = []
@@ -60,7 +60,7 @@ def _together(diagram: Diagram) -> Iterator[Axis]:
 
 def _stand_together(diagram: Diagram, one: Axis, two: Axis) -> bool:
     """Whether the second axis follows on the first in all inputs and results that have one of them, and no box tells
-    them apart."""
+    one from the other."""
     if "name" not in (one.kind, two.kind) or one.kind != two.kind:
         return False
     ends = ((one.name, two.name) in pairwise(ty.names) for ty in (*diagram.dom, *diagram.cod)
@@ -101,7 +101,7 @@ class _Joining:
                 start = terms.add(box, read)
                 now.extend(range(start, start + len(box.cod)))
             else:
-                assert row is not None, "what tells the parts apart is not joined"
+                assert row is not None, "what names one of the parts is not joined"
                 now.append(terms.cast(row(terms, box.op, read, types[0].names, box.line), types[0]))
         outputs = [self.split(now[w], ty) for w, ty in zip(diagram.graph.outputs, diagram.cod, strict=True)]
         return canonical_graph(terms, outputs, diagram)

@@ -56,14 +56,14 @@ def _identified(diagram: Diagram, known: Mapping[str, Axis]) -> dict[str, str]:
     """For names of axes the one that they have in common with others, the first in the diagram."""
     order = list(known)
     group = {name: {name} for name in order}
-    apart = [_names(node) for node in diagram.graph.nodes if not transposes(node.box)]
-    apart += [set(ty.names) for ty in (*diagram.dom, *diagram.cod)]
+    distinct = [_names(node) for node in diagram.graph.nodes if not transposes(node.box)]
+    distinct += [set(ty.names) for ty in (*diagram.dom, *diagram.cod)]
     fixed = {name for node in diagram.graph.nodes for name in _fixed(node)}
     for node in diagram.graph.nodes:
         for old, new in new_names(node.box.op).items() if transposes(node.box) else ():
             both = group[old] | group[new]
             sizes = {(known[name].size, known[name].kind) for name in both}
-            if len(sizes) > 1 or both & fixed or any(len(both & names) > 1 for names in apart):
+            if len(sizes) > 1 or both & fixed or any(len(both & names) > 1 for names in distinct):
                 continue
             group.update(dict.fromkeys(both, both))
     first = {name: min(group[name], key=order.index) for name in order}
